@@ -1,0 +1,53 @@
+"""The outcome rules: from what a training measured to a verdict. The only place where they stand."""
+
+from __future__ import annotations
+
+import math
+
+from normexp.record import Outcome, Training, Verdict
+
+BLOWN_UP = 1.05
+"""A loss above this multiple of ln(vocab), the loss of a uniform prediction, is worse than knowing nothing."""
+LEARNED_FRACTION = 0.03
+"""Below this learned fraction a run is a plateau."""
+TREND = 0.02
+"""Relative change of the validation loss over the last quarter that counts as falling or rising."""
+
+RULES = {
+    Outcome.NONFINITE: "the loss, a gradient, a parameter or the validation loss was NaN or Inf at some step",
+    Outcome.DIVERGED: f"final validation loss above max({BLOWN_UP} ln vocab, initial validation loss)",
+    Outcome.UNSETTLED: f"otherwise, final validation loss above {BLOWN_UP} ln vocab",
+    Outcome.PLATEAU: f"otherwise, learned fraction below {LEARNED_FRACTION}",
+    Outcome.LEARNED: "otherwise",
+}
+
+
+def judge(training: Training, *, vocab: int, steps: int) -> Verdict:
+    """Apply the rules in order. Losses in nats."""
+    limit = BLOWN_UP * math.log(vocab)
+    thresholds = {"blown_up": BLOWN_UP, "learned_fraction": LEARNED_FRACTION, "trend": TREND}
+    evaluations = training.evaluations
+    if training.death is not None:
+        death = training.death
+        rule = f"{death.kind} in {death.where} at step {death.step}"
+        return Verdict(outcome=Outcome.NONFINITE, rule=rule, trend=None, thresholds=thresholds)
+    initial, final = evaluations[0][1], evaluations[-1][1]
+    fraction = training.losses.learned_fraction(final)
+    if final > max(limit, initial):
+        outcome, rule = Outcome.DIVERGED, f"final {final:.4g} > max({limit:.4g}, initial {initial:.4g})"
+    elif final > limit:
+        outcome, rule = Outcome.UNSETTLED, f"initial {initial:.4g} >= final {final:.4g} > {limit:.4g}"
+    elif fraction < LEARNED_FRACTION:
+        outcome, rule = Outcome.PLATEAU, f"learned fraction {fraction:.3f} < {LEARNED_FRACTION}"
+    else:
+        outcome, rule = Outcome.LEARNED, f"learned fraction {fraction:.3f} >= {LEARNED_FRACTION}"
+    return Verdict(outcome=outcome, rule=rule, trend=trend(evaluations, steps), thresholds=thresholds)
+
+
+def trend(evaluations: list[tuple[int, float]], steps: int) -> str | None:
+    """The last evaluation against the latest one within the first three quarters of the steps."""
+    earlier = [loss for step, loss in evaluations if step <= 0.75 * steps]
+    if not earlier:
+        return None
+    change = evaluations[-1][1] / earlier[-1] - 1
+    return "falling" if change < -TREND else "rising" if change > TREND else "flat"

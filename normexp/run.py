@@ -1,0 +1,194 @@
+"""RunConfig: the complete description of one training, and the identity that follows from it.
+
+The key table is the list of its fields: each key is declared here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from normexp.keys import Key, Value
+from normexp.schemes import SCHEMES, without_norm
+
+NORMS = ("ln", "rms", "none")
+MIXERS = ("attention", "mean", "linear")
+MAX_TABLE = 2**24
+"""Largest number of probabilities, vocab^(order + 1), in a source's table."""
+
+
+def _key(default: Value, help: str, **rest: Any) -> Any:
+    rest.setdefault("neutral", default)
+    choices = rest.pop("choices", None)
+    if isinstance(choices, tuple):
+        rest["choices"] = lambda: choices
+    elif choices is not None:
+        rest["choices"] = choices
+    key = Key(kind=type(default), default=default, help=help, **rest)
+    return dataclasses.field(default=default, metadata={"key": key})
+
+
+def _has_blocks(run: RunConfig) -> bool:
+    return run.depth > 0
+
+
+def _attends(run: RunConfig) -> bool:
+    return run.depth > 0 and run.mixer == "attention"
+
+
+def _normalizes(run: RunConfig) -> bool:
+    return (
+        (run.depth > 0 and run.norm != "none") or run.final_norm != "none" or (_attends(run) and run.qk_norm != "none")
+    )
+
+
+def _markov(run: RunConfig) -> bool:
+    return run.task == "markov"
+
+
+def _adam(run: RunConfig) -> bool:
+    return run.optimizer in ("adam", "adamw")
+
+
+BLOCKS: Mapping[str, Any] = {"matters": _has_blocks, "matters_when": "depth > 0"}
+ATTENTION: Mapping[str, Any] = {"matters": _attends, "matters_when": "mixer: attention"}
+MARKOV: Mapping[str, Any] = {"matters": _markov, "matters_when": "task: markov"}
+ADAM: Mapping[str, Any] = {"matters": _adam, "matters_when": "optimizer: adam, adamw"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RunConfig:
+    """One training, seed included. `auto` values are resolved when it is made; raises ValueError, all faults at once."""
+
+    depth: int = _key(20, "number of blocks", low=0)
+    norm: str = _key("ln", "the norm of every door that the scheme opens", choices=NORMS, **BLOCKS)
+    position: str = _key(
+        "pre", "the scheme: where norms stand and how branches are scaled", choices=lambda: tuple(SCHEMES), **BLOCKS
+    )
+    residual: bool = _key(True, "add the skip path to each branch", **BLOCKS)
+    final_norm: str = _key(
+        "auto",
+        "the norm before the head; auto: as the scheme needs, none without a norm",
+        neutral="ln",
+        choices=("auto", *NORMS),
+    )
+    mixer: str = _key(
+        "attention",
+        "how tokens mix: causal attention, causal running mean then a matrix, or a matrix per token",
+        choices=MIXERS,
+        **BLOCKS,
+    )
+    qk_norm: str = _key(
+        "none",
+        "norm on queries and keys, per head, with one gain for all heads",
+        choices=("none", "rms", "ln"),
+        **ATTENTION,
+    )
+    heads: int = _key(4, "attention heads; divides width", low=1, **ATTENTION)
+    width: int = _key(64, "features of the stream", low=1)
+    hidden: int = _key(128, "features inside the FFN", low=1, **BLOCKS)
+    vocab: int = _key(64, "number of tokens", low=2)
+    seq_len: int = _key(16, "tokens that the network sees", low=1)
+    activation: str = _key("gelu", "of the FFN", choices=("gelu", "relu"), **BLOCKS)
+    init: str = _key(
+        "xavier",
+        "initial weights of the blocks' matrices",
+        choices=("xavier", "xavier_split", "torch", "unit", "small"),
+        **BLOCKS,
+    )
+    init_gain: float = _key(1.0, "factor on the initial weights of the blocks' matrices", low=0, **BLOCKS)
+    pos_embed: str = _key(
+        "auto",
+        "position embedding; auto: learned, none with mixer: linear",
+        neutral="learned",
+        choices=("auto", "learned", "none"),
+    )
+    eps: float = _key(
+        1e-5,
+        "added to the variance or mean square in every norm",
+        low=0,
+        matters=_normalizes,
+        matters_when="a norm is anywhere",
+    )
+    task: str = _key("markov", "the source of tokens", choices=("markov",))
+    order: int = _key(2, "tokens of context that the source depends on; below seq_len", low=1, **MARKOV)
+    sharpness: float = _key(4.0, "scale of the source's logits", low=0, low_open=True, **MARKOV)
+    task_seed: int = _key(0, "seed of the source and its validation set", low=0, high=2**63 - 1)
+    label_noise: float = _key(0.0, "share of targets replaced by uniform ones", low=0, high=1, high_open=True)
+    optimizer: str = _key("adam", "the optimizer; sgd is without momentum", choices=("adam", "adamw", "sgd"))
+    lr: float = _key(1e-3, "peak learning rate", low=0, low_open=True)
+    warmup: int = _key(0, "updates of linear warm-up: update t uses lr * min(1, t / warmup)", low=0)
+    schedule: str = _key("constant", "what follows the warm-up", choices=("constant", "cosine", "inverse_sqrt"))
+    beta1: float = _key(0.9, "decay of Adam's first moment", low=0, high=1, high_open=True, **ADAM)
+    beta2: float = _key(0.999, "decay of Adam's second moment", low=0, high=1, high_open=True, **ADAM)
+    weight_decay: float = _key(0.0, "never on norm gains or biases", low=0)
+    clip: float = _key(0.0, "largest total gradient norm; 0 is off", low=0)
+    batch: int = _key(32, "sequences in a training batch", low=1)
+    steps: int = _key(3000, "updates", low=1)
+    eval_every: int = _key(500, "updates between evaluations; also at step 0 and at the end", low=1)
+    seed: int = _key(0, "seed of initial weights and of training batches", low=0, high=2**63 - 1)
+
+    def __post_init__(self) -> None:
+        faults = []
+        for name, key in KEYS.items():
+            try:
+                object.__setattr__(self, name, key.check(getattr(self, name)))
+            except ValueError as fault:
+                faults.append(f"{name}: {fault}")
+        if not faults:
+            self._resolve()
+            faults = self._clashes()
+        if faults:
+            raise ValueError("\n".join(faults))
+
+    def _resolve(self) -> None:
+        if self.final_norm == "auto":
+            needed = self.depth == 0 or SCHEMES[self.position].final_norm
+            object.__setattr__(self, "final_norm", self.norm if needed else "none")
+        if self.pos_embed == "auto":
+            object.__setattr__(self, "pos_embed", "none" if self.mixer == "linear" else "learned")
+
+    def _clashes(self) -> list[str]:
+        faults = []
+        if _attends(self) and self.width % self.heads:
+            faults.append(f"heads: {self.heads} does not divide width {self.width}")
+        if _markov(self) and self.order >= self.seq_len:
+            faults.append(f"order: {self.order} is not below seq_len {self.seq_len}")
+        if _markov(self) and self.vocab ** (self.order + 1) > MAX_TABLE:
+            faults.append(
+                f"order: a source of order {self.order} over {self.vocab} tokens has {self.vocab}^{self.order + 1} probabilities, more than {MAX_TABLE}: lower order or vocab"
+            )
+        return faults
+
+    def canonical(self) -> RunConfig:
+        """The same training with every key that does not matter at its neutral value."""
+        values = {name: getattr(self, name) if key.matters(self) else key.neutral for name, key in KEYS.items()}
+        if self.norm == "none" and self.depth > 0:
+            values["position"] = without_norm(self.position, self.depth)
+        if self.warmup == 1:
+            values["warmup"] = 0
+        return RunConfig(**values)
+
+    def identity(self) -> dict[str, Value]:
+        """The canonical keys that differ from their neutral value: what the run's id is made of."""
+        same = self.canonical()
+        return {name: getattr(same, name) for name, key in sorted(KEYS.items()) if getattr(same, name) != key.neutral}
+
+    @property
+    def run_id(self) -> str:
+        """A readable slug, and 8 hex digits of a hash over `identity`."""
+        text = json.dumps(self.identity(), sort_keys=True, allow_nan=False)
+        same = self.canonical()
+        slug = f"d{same.depth}-{same.norm}-{same.position}-{same.mixer}-lr{same.lr:.3g}-w{same.warmup}-s{same.seed}"
+        return f"{slug}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+    def to_dict(self) -> dict[str, Value]:
+        """Every key and its value, in the order of the table."""
+        return {name: getattr(self, name) for name in KEYS}
+
+
+KEYS: Mapping[str, Key] = {field.name: field.metadata["key"] for field in dataclasses.fields(RunConfig)}
+"""The key table, in order."""
