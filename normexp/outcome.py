@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from normexp.record import Outcome, Training, Verdict
+from normexp.record import Outcome, Result, Verdict
 
 BLOWN_UP = 1.05
 """A loss above this multiple of ln(vocab), the loss of a uniform prediction, is worse than knowing nothing."""
@@ -22,17 +23,16 @@ RULES = {
 }
 
 
-def judge(training: Training, *, vocab: int, steps: int) -> Verdict:
-    """Apply the rules in order. Losses in nats."""
+def judge(result: Result, evaluations: Sequence[tuple[int, float]], *, vocab: int, steps: int) -> Verdict:
+    """Apply the rules in order. `evaluations` are (step, validation loss in nats) pairs."""
     limit = BLOWN_UP * math.log(vocab)
     thresholds = {"blown_up": BLOWN_UP, "learned_fraction": LEARNED_FRACTION, "trend": TREND}
-    evaluations = training.evaluations
-    if training.death is not None:
-        death = training.death
+    if result.death is not None:
+        death = result.death
         rule = f"{death.kind} in {death.where} at step {death.step}"
         return Verdict(outcome=Outcome.NONFINITE, rule=rule, trend=None, thresholds=thresholds)
     initial, final = evaluations[0][1], evaluations[-1][1]
-    fraction = training.losses.learned_fraction(final)
+    fraction = result.losses.learned_fraction(final)
     if final > max(limit, initial):
         outcome, rule = Outcome.DIVERGED, f"final {final:.4g} > max({limit:.4g}, initial {initial:.4g})"
     elif final > limit:
@@ -44,7 +44,7 @@ def judge(training: Training, *, vocab: int, steps: int) -> Verdict:
     return Verdict(outcome=outcome, rule=rule, trend=trend(evaluations, steps), thresholds=thresholds)
 
 
-def trend(evaluations: list[tuple[int, float]], steps: int) -> str | None:
+def trend(evaluations: Sequence[tuple[int, float]], steps: int) -> str | None:
     """The last evaluation against the latest one within the first three quarters of the steps."""
     earlier = [loss for step, loss in evaluations if step <= 0.75 * steps]
     if not earlier:

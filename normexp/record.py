@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -56,8 +56,7 @@ class Death:
 class CurveRow:
     """One update: the rate it used, the loss and gradient norm before it; `val_loss` after it, where evaluated.
 
-    Row 0 holds the validation loss before training. NaN stands for "not measured" in every field but `val_loss`
-    and `train_loss`, where None does, since NaN can be their result.
+    Row 0 holds the validation loss before training. None is "not measured"; NaN and Inf are results.
     """
 
     step: int
@@ -69,7 +68,7 @@ class CurveRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalRow:
-    """A measurement inside the network: `layer` as in Death; `part` stream, mixer, ffn, …; `quantity` rms, grad_norm."""
+    """A measurement inside the network: `layer` as in Death; `part` stream, mixer, ffn; `quantity` rms, grad_norm."""
 
     step: int
     layer: int
@@ -94,18 +93,30 @@ class Losses:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Training:
-    """What a training measured, in plain numbers. `seconds` by part: data, steps, eval, replay."""
+class Result:
+    """What a training came to, in plain numbers; losses in nats over the validation targets.
+
+    `final_val_loss` is that of the last step, None where a run died before it; `best_val_loss` is the lowest finite
+    one, None if there is none. `peak_lr` is the highest rate that an update used.
+    """
 
     steps_done: int
     losses: Losses
-    curve: Sequence[CurveRow]
-    layers: Sequence[SignalRow]
-    death: Death | None
-    death_layers: Sequence[SignalRow]
+    init_val_loss: float
+    best_val_loss: float | None
+    final_val_loss: float | None
+    peak_lr: float
     parameters: int
-    seconds: dict[str, float]
-    environment: dict[str, str | int]
+    death: Death | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traces:
+    """What a training left step by step: the long part of a record, kept in files of its own."""
+
+    curve: Sequence[CurveRow]
+    layers: Sequence[SignalRow] = ()
+    death_layers: Sequence[SignalRow] = ()
 
     @property
     def evaluations(self) -> list[tuple[int, float]]:
@@ -115,7 +126,7 @@ class Training:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The outcome, the rule that decided it with its numbers, and the trend (falling, flat, rising; None if unknown)."""
+    """The outcome, the rule that decided it with its numbers, and the trend (falling, flat, rising; None: unknown)."""
 
     outcome: Outcome
     rule: str
@@ -125,21 +136,27 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """Config and status; training and verdict of a done run; the error text of any other."""
+    """Config and status; result and verdict of a done run; the error text of any other.
+
+    `traces` and `log` are None where the record was read without them. `seconds` by part (data, steps, eval, replay,
+    total) and `environment` (versions, threads, processor) say how the numbers were made, not what they are.
+    """
 
     config: RunConfig
     status: Status
-    training: Training | None = None
+    result: Result | None = None
     verdict: Verdict | None = None
+    traces: Traces | None = None
     error: str | None = None
-    seconds: float = 0.0
-    log: str = ""
+    log: str | None = None
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    environment: Mapping[str, str | int] = field(default_factory=dict)
     numerics: int = NUMERICS
     reused_from: str | None = None
-    versions: dict[str, str] = field(default_factory=dict)
 
     @property
     def run_id(self) -> str:
+        """The id of the config."""
         return self.config.run_id
 
     @property

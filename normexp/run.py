@@ -61,7 +61,7 @@ ADAM: Mapping[str, Any] = {"matters": _adam, "matters_when": "optimizer: adam, a
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
-    """One training, seed included. `auto` values are resolved when it is made; raises ValueError, all faults at once."""
+    """One training, seed included. `auto` is resolved when it is made. Raises ValueError, all faults at once."""
 
     depth: int = _key(20, "number of blocks", low=0)
     norm: str = _key("ln", "the norm of every door that the scheme opens", choices=NORMS, **BLOCKS)
@@ -158,9 +158,8 @@ class RunConfig:
         if _markov(self) and self.order >= self.seq_len:
             faults.append(f"order: {self.order} is not below seq_len {self.seq_len}")
         if _markov(self) and self.vocab ** (self.order + 1) > MAX_TABLE:
-            faults.append(
-                f"order: a source of order {self.order} over {self.vocab} tokens has {self.vocab}^{self.order + 1} probabilities, more than {MAX_TABLE}: lower order or vocab"
-            )
+            size = f"{self.vocab}^{self.order + 1}"
+            faults.append(f"order: the source has {size} probabilities, more than {MAX_TABLE}: lower order or vocab")
         return faults
 
     def canonical(self) -> RunConfig:
