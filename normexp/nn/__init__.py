@@ -1,0 +1,1 @@
+"""The networks: norms, branches, blocks, initial weights."""

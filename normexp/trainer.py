@@ -1,0 +1,84 @@
+"""One network in training: its step, its evaluation, and the check that every number is finite."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from normexp.flat import FlatParameters
+from normexp.nn.network import build
+from normexp.optimizers import make_optimizer, rate
+from normexp.run import RunConfig
+from normexp.tasks import Batch, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one step measured. `bad` is None, or what was non-finite first: loss, grad (before the update) or param."""
+
+    number: int
+    lr: float
+    loss: float
+    grad_norm: float
+    bad: str | None
+
+
+class Trainer:
+    """Network, parameters, optimizer and task of one config. Steps are counted from 1."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self.config = config
+        self.task = Task(config)
+        self.network = build(config)
+        self.flat = FlatParameters(self.network)
+        self.optimizer = make_optimizer(config, self.flat)
+        self.validation = self.task.validation
+        few = slice(0, config.batch)
+        self.signal_batch = Batch(self.validation.inputs_nt[few], self.validation.targets_nt[few])
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Mean cross-entropy over the targets whose whole context is in view, in nats."""
+        logits_btv = self.network(torch.from_numpy(batch.inputs_nt))[:, self.task.first :]
+        targets_bt = torch.from_numpy(batch.targets_nt)[:, self.task.first :]
+        return functional.cross_entropy(logits_btv.flatten(0, 1), targets_bt.flatten())
+
+    def backward(self, batch: Batch) -> float:
+        """Loss of the batch; its gradients replace those before."""
+        self.flat.grads.zero_()
+        loss = self.loss(batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.item()
+
+    def step(self, number: int, batch: Batch) -> Step:
+        """One update, unless the loss or a gradient is non-finite before it."""
+        lr = rate(number, self.config)
+        loss = self.backward(batch)
+        grad_norm = self.flat.grad_norm()
+        if not math.isfinite(loss):
+            return Step(number, lr, loss, grad_norm, "loss")
+        if not math.isfinite(grad_norm):
+            return Step(number, lr, loss, grad_norm, "grad")
+        if self.config.clip and grad_norm > self.config.clip:
+            self.flat.grads.mul_(self.config.clip / grad_norm)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        self.optimizer.step()
+        bad = None if math.isfinite(self.flat.norm()) else "param"
+        return Step(number, lr, loss, grad_norm, bad)
+
+    @torch.no_grad()
+    def evaluate(self) -> float:
+        """Validation loss, in nats."""
+        self.network.eval()
+        loss = self.loss(self.validation).item()
+        self.network.train()
+        return loss
+
+
+def parameter_count(network: nn.Module) -> int:
+    """Number of scalars that are trained."""
+    return sum(parameter.numel() for parameter in network.parameters())
