@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 Value = int | float | bool | str
 """What a resolved key holds."""
 
-_INT = re.compile(r"[+-]?(0|[1-9][0-9]*)$")
-_FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$")
+_INT = re.compile(r"[+-]?(0|[1-9][0-9]*)\Z")
+_FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\Z")
 _BOOLS = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
+MOST = 10**300
+"""The largest size of any number, which a float can hold."""
 NONE_WORDS = frozenset({"none", "null", "~", ""})
 """Spellings (case folded) that mean the choice `none`."""
 
@@ -26,7 +30,9 @@ class Key:
     that tables which grow are read when asked. `low` and `high` bound a number; `low_open` and `high_open`
     exclude the bound itself. `matters` tells, from a resolved run, whether the key changes its numbers:
     where it does not, the key takes its `neutral` value, which is what the program did before the key
-    existed and never changes.
+    existed and never changes. `synonyms` maps values to the one that means the same. An `interacting` key
+    decides whether others matter, what auto stands for, or which values clash; any other changes nothing
+    but itself.
     """
 
     kind: type
@@ -40,6 +46,8 @@ class Key:
     high_open: bool = False
     matters: Callable[[Any], bool] = field(default=lambda run: True)
     matters_when: str = "always"
+    synonyms: Mapping[Any, Any] = field(default_factory=lambda: MappingProxyType({}))
+    interacting: bool = False
 
     def parse(self, text: str) -> Value:
         """The value that a plain (unquoted) YAML scalar stands for. Raises ValueError with what to write."""
@@ -59,21 +67,17 @@ class Key:
             if not isinstance(value, bool):
                 raise ValueError(f"{value!r} is neither true nor false")
             return value
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ValueError(f"{value!r} is not a number")
-        if not math.isfinite(value):
-            raise ValueError(f"{value!r} is not finite")
-        if self.kind is int:
-            if value != int(value):
-                raise ValueError(f"{value!r} is not a whole number")
-            value = int(value)
-        else:
-            value = float(value)
-        below = value < self.low or (self.low_open and value == self.low)
-        above = value > self.high or (self.high_open and value == self.high)
+        number = self._finite(value)
+        below = number < self.low or (self.low_open and number == self.low)
+        above = number > self.high or (self.high_open and number == self.high)
         if below or above:
-            raise ValueError(f"{value!r} is out of range: {self.limits()}")
-        return value
+            raise ValueError(f"{number!r} is out of range: {self.limits()}")
+        return number
+
+    def canonical(self, value: Value, matters: bool) -> Value:
+        """The one value that stands for all which mean the same."""
+        same: Value = self.synonyms.get(value, value) if matters else self.neutral
+        return same
 
     def limits(self) -> str:
         """The allowed values in words."""
@@ -90,29 +94,44 @@ class Key:
             bounds.append(f"{'below' if self.high_open else 'at most'} {high}")
         return " ".join([noun, " and ".join(bounds)]).strip()
 
+    def _finite(self, value: Any) -> int | float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError(f"{value!r} is not a number")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{value!r} is not finite")
+        if abs(value) > MOST:
+            raise ValueError("a number of that size is out of range")
+        if self.kind is not int:
+            return float(value) + 0.0  # -0.0 and 0.0 are one value, and must be written as one
+        if value != int(value):
+            raise ValueError(f"{value!r} is not a whole number")
+        return int(value)
+
     def _choice(self, text: Any) -> str:
-        assert self.choices is not None
-        words = self.choices()
-        if isinstance(text, str):
-            word = text.lower()
-            if word in NONE_WORDS and "none" in words:
-                return "none"
-            if word in words:
-                return word
-        raise ValueError(f"{text!r} is not one of {', '.join(words)}")
+        words = self.choices() if self.choices is not None else ()
+        word = text.lower() if isinstance(text, str) else ""
+        if isinstance(text, str) and word in NONE_WORDS and "none" in words:
+            return "none"
+        if word in words:
+            return word
+        near = difflib.get_close_matches(word, words, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ValueError(f"{text!r} is not one of {', '.join(words)}{hint}")
 
     def _number(self, text: str) -> int | float:
+        if len(text) > 400:
+            raise ValueError(f"{text[:20] + '...'!r} is too long for a number")
         if _INT.match(text):
             return int(text)
         if _FLOAT.match(text):
             digits = text.lstrip("+-")
-            if len(digits) > 1 and digits[0] == "0" and digits[1].isdigit():
+            if digits[:1] == "0" and digits[1:2].isdigit():
                 raise ValueError(f"{text!r} starts with 0, which YAML reads as an octal number: write it without the 0")
             return float(text)
-        if re.match(r"[+-]?[0-9]+,[0-9]+$", text):
+        if re.match(r"[+-]?[0-9]+,[0-9]+\Z", text):
             raise ValueError(
                 f"{text!r} has a decimal comma: write {text.replace(',', '.')}, or [{text}] for two values"
             )
-        if re.match(r"[0-9]+(:[0-9]+)+$", text):
+        if re.match(r"[0-9]+(:[0-9]+)+\Z", text):
             raise ValueError(f"{text!r} is a base-60 number to YAML: write it in plain digits")
         raise ValueError(f"{text!r} is not a number")

@@ -6,6 +6,7 @@ The key table is the list of its fields: each key is declared here and nowhere e
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
@@ -63,10 +64,14 @@ ADAM: Mapping[str, Any] = {"matters": _adam, "matters_when": "optimizer: adam, a
 class RunConfig:
     """One training, seed included. `auto` is resolved when it is made. Raises ValueError, all faults at once."""
 
-    depth: int = _key(20, "number of blocks", low=0)
-    norm: str = _key("ln", "the norm of every door that the scheme opens", choices=NORMS, **BLOCKS)
+    depth: int = _key(20, "number of blocks", low=0, high=10_000, interacting=True)
+    norm: str = _key("ln", "the norm of every door that the scheme opens", choices=NORMS, interacting=True, **BLOCKS)
     position: str = _key(
-        "pre", "the scheme: where norms stand and how branches are scaled", choices=lambda: tuple(SCHEMES), **BLOCKS
+        "pre",
+        "the scheme: where norms stand and how branches are scaled",
+        choices=lambda: tuple(SCHEMES),
+        interacting=True,
+        **BLOCKS,
     )
     residual: bool = _key(True, "add the skip path to each branch", **BLOCKS)
     final_norm: str = _key(
@@ -74,24 +79,27 @@ class RunConfig:
         "the norm before the head; auto: as the scheme needs, none without a norm",
         neutral="ln",
         choices=("auto", *NORMS),
+        interacting=True,
     )
     mixer: str = _key(
         "attention",
         "how tokens mix: causal attention, causal running mean then a matrix, or a matrix per token",
         choices=MIXERS,
+        interacting=True,
         **BLOCKS,
     )
     qk_norm: str = _key(
         "none",
         "norm on queries and keys, per head, with one gain for all heads",
         choices=("none", "rms", "ln"),
+        interacting=True,
         **ATTENTION,
     )
-    heads: int = _key(4, "attention heads; divides width", low=1, **ATTENTION)
-    width: int = _key(64, "features of the stream", low=1)
+    heads: int = _key(4, "attention heads; divides width", low=1, interacting=True, **ATTENTION)
+    width: int = _key(64, "features of the stream", low=1, interacting=True)
     hidden: int = _key(128, "features inside the FFN", low=1, **BLOCKS)
-    vocab: int = _key(64, "number of tokens", low=2)
-    seq_len: int = _key(16, "tokens that the network sees", low=1)
+    vocab: int = _key(64, "number of tokens", low=2, interacting=True)
+    seq_len: int = _key(16, "tokens that the network sees", low=1, interacting=True)
     activation: str = _key("gelu", "of the FFN", choices=("gelu", "relu"), **BLOCKS)
     init: str = _key(
         "xavier",
@@ -105,6 +113,7 @@ class RunConfig:
         "position embedding; auto: learned, none with mixer: linear",
         neutral="learned",
         choices=("auto", "learned", "none"),
+        interacting=True,
     )
     eps: float = _key(
         1e-5,
@@ -113,14 +122,18 @@ class RunConfig:
         matters=_normalizes,
         matters_when="a norm is anywhere",
     )
-    task: str = _key("markov", "the source of tokens", choices=("markov",))
-    order: int = _key(2, "tokens of context that the source depends on; below seq_len", low=1, **MARKOV)
+    task: str = _key("markov", "the source of tokens", choices=("markov",), interacting=True)
+    order: int = _key(
+        2, "tokens of context that the source depends on; below seq_len", low=1, interacting=True, **MARKOV
+    )
     sharpness: float = _key(4.0, "scale of the source's logits", low=0, low_open=True, **MARKOV)
     task_seed: int = _key(0, "seed of the source and its validation set", low=0, high=2**63 - 1)
     label_noise: float = _key(0.0, "share of targets replaced by uniform ones", low=0, high=1, high_open=True)
-    optimizer: str = _key("adam", "the optimizer; sgd is without momentum", choices=("adam", "adamw", "sgd"))
+    optimizer: str = _key(
+        "adam", "the optimizer; sgd is without momentum", choices=("adam", "adamw", "sgd"), interacting=True
+    )
     lr: float = _key(1e-3, "peak learning rate", low=0, low_open=True)
-    warmup: int = _key(0, "updates of linear warm-up: update t uses lr * min(1, t / warmup)", low=0)
+    warmup: int = _key(0, "updates of linear warm-up: update t uses lr * min(1, t / warmup)", low=0, synonyms={1: 0})
     schedule: str = _key("constant", "what follows the warm-up", choices=("constant", "cosine", "inverse_sqrt"))
     beta1: float = _key(0.9, "decay of Adam's first moment", low=0, high=1, high_open=True, **ADAM)
     beta2: float = _key(0.999, "decay of Adam's second moment", low=0, high=1, high_open=True, **ADAM)
@@ -157,18 +170,18 @@ class RunConfig:
             faults.append(f"heads: {self.heads} does not divide width {self.width}")
         if _markov(self) and self.order >= self.seq_len:
             faults.append(f"order: {self.order} is not below seq_len {self.seq_len}")
-        if _markov(self) and self.vocab ** (self.order + 1) > MAX_TABLE:
+        if _markov(self) and self.vocab ** min(self.order + 1, 25) > MAX_TABLE:
             size = f"{self.vocab}^{self.order + 1}"
             faults.append(f"order: the source has {size} probabilities, more than {MAX_TABLE}: lower order or vocab")
         return faults
 
     def canonical(self) -> RunConfig:
         """The same training with every key that does not matter at its neutral value."""
-        values = {name: getattr(self, name) if key.matters(self) else key.neutral for name, key in KEYS.items()}
+        values: dict[str, Any] = {
+            name: key.canonical(getattr(self, name), key.matters(self)) for name, key in KEYS.items()
+        }
         if self.norm == "none" and self.depth > 0:
             values["position"] = without_norm(self.position, self.depth)
-        if self.warmup == 1:
-            values["warmup"] = 0
         return RunConfig(**values)
 
     def identity(self) -> dict[str, Value]:
@@ -179,10 +192,7 @@ class RunConfig:
     @property
     def run_id(self) -> str:
         """A readable slug, and 8 hex digits of a hash over `identity`."""
-        text = json.dumps(self.identity(), sort_keys=True, allow_nan=False)
-        same = self.canonical()
-        slug = f"d{same.depth}-{same.norm}-{same.position}-{same.mixer}-lr{same.lr:.3g}-w{same.warmup}-s{same.seed}"
-        return f"{slug}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+        return _run_id(self)
 
     def to_dict(self) -> dict[str, Value]:
         """Every key and its value, in the order of the table."""
@@ -191,3 +201,13 @@ class RunConfig:
 
 KEYS: Mapping[str, Key] = {field.name: field.metadata["key"] for field in dataclasses.fields(RunConfig)}
 """The key table, in order."""
+INTERACTING = tuple(name for name, key in KEYS.items() if key.interacting)
+"""Keys on which the meaning of others depends."""
+
+
+@functools.lru_cache(maxsize=2**16)
+def _run_id(run: RunConfig) -> str:
+    text = json.dumps(run.identity(), sort_keys=True, allow_nan=False)
+    same = run.canonical()
+    slug = f"d{same.depth}-{same.norm}-{same.position}-{same.mixer}-lr{same.lr:.3g}-w{same.warmup}-s{same.seed}"
+    return f"{slug}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
