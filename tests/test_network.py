@@ -1,0 +1,235 @@
+"""Networks against torch's own layers, and what a network may see."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from normexp.nn.block import Block
+from normexp.nn.init import INITS
+from normexp.nn.network import Network, build, layer_of
+from normexp.nn.norms import NORMS
+from normexp.run import KEYS, MIXERS, RunConfig
+from normexp.schemes import SCHEMES
+
+NORM_TYPES = (nn.LayerNorm, nn.RMSNorm)
+
+
+def norm_modules(network: nn.Module) -> list[str]:
+    return [name for name, module in network.named_modules() if isinstance(module, NORM_TYPES)]
+
+
+def torch_block(block: Block, config: RunConfig) -> nn.TransformerEncoderLayer:
+    """torch's own layer with the block's weights."""
+    layer = nn.TransformerEncoderLayer(
+        config.width,
+        config.heads,
+        config.hidden,
+        dropout=0.0,
+        activation=config.activation,
+        layer_norm_eps=config.eps,
+        batch_first=True,
+        norm_first=config.position == "pre",
+        dtype=torch.float64,
+    )
+    ours = dict(block.named_parameters())
+    door = "before" if config.position == "pre" else "after"
+    theirs = {
+        "self_attn.in_proj_weight": "mixer.f.qkv.weight",
+        "self_attn.in_proj_bias": "mixer.f.qkv.bias",
+        "self_attn.out_proj.weight": "mixer.f.out.weight",
+        "self_attn.out_proj.bias": "mixer.f.out.bias",
+        "linear1.weight": "ffn.f.fc1.weight",
+        "linear1.bias": "ffn.f.fc1.bias",
+        "linear2.weight": "ffn.f.fc2.weight",
+        "linear2.bias": "ffn.f.fc2.bias",
+        "norm1.weight": f"mixer.{door}.weight",
+        "norm1.bias": f"mixer.{door}.bias",
+        "norm2.weight": f"ffn.{door}.weight",
+        "norm2.bias": f"ffn.{door}.bias",
+    }
+    layer.load_state_dict({name: ours[source].detach() for name, source in theirs.items()})
+    return layer
+
+
+@pytest.mark.parametrize("position", ["pre", "post"])
+@pytest.mark.parametrize("activation", ["gelu", "relu"])
+def test_a_block_agrees_with_torchs_encoder_layer(position: str, activation: str) -> None:
+    config = RunConfig(depth=1, position=position, activation=activation, width=32, hidden=48)
+    torch.manual_seed(0)
+    block = Block(config, 1).double()
+    for parameter in block.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    x_btd = torch.randn(3, 10, 32, dtype=torch.float64)
+    mask = nn.Transformer.generate_square_subsequent_mask(10, dtype=torch.float64)
+    theirs = torch_block(block, config)(x_btd, src_mask=mask, is_causal=True)
+    assert (block(x_btd) - theirs).abs().max() < 1e-12
+
+
+@pytest.mark.parametrize("name", NORMS)
+@pytest.mark.parametrize("eps", [1e-5, 1e-2])
+def test_norms_agree_with_their_formula_in_float64(name: str, eps: float) -> None:
+    torch.manual_seed(1)
+    norm = NORMS[name](24, eps).double()
+    for parameter in norm.parameters():
+        nn.init.normal_(parameter)
+    x = torch.randn(5, 24, dtype=torch.float64) * 3 + 2
+    gain = norm.weight
+    if name == "ln":
+        centred = x - x.mean(-1, keepdim=True)
+        expected = gain * centred / (centred.pow(2).mean(-1, keepdim=True) + eps).sqrt() + norm.bias
+    else:
+        expected = gain * x / (x.pow(2).mean(-1, keepdim=True) + eps).sqrt()
+    assert (norm(x) - expected).abs().max() < 1e-12
+
+
+def test_the_tables_of_names_agree_with_the_modules() -> None:
+    from normexp.nn.branches import MIXERS as MODULES
+    from normexp.optimizers import OPTIMIZERS, SCHEDULES
+
+    def words(key: str) -> set[str]:
+        choices = KEYS[key].choices
+        assert choices is not None
+        return set(choices())
+
+    assert {"none", *NORMS} == words("norm")
+    assert set(MODULES) == words("mixer")
+    assert set(INITS) == words("init")
+    assert set(OPTIMIZERS) == words("optimizer")
+    assert set(SCHEDULES) == words("schedule")
+
+
+@pytest.mark.parametrize("mixer", MIXERS)
+@pytest.mark.parametrize("position", SCHEMES)
+@pytest.mark.parametrize("norm", ["none", "ln", "rms"])
+class TestEveryNetwork:
+    def config(self, mixer: str, position: str, norm: str, **rest: object) -> RunConfig:
+        return RunConfig(depth=3, width=16, hidden=24, vocab=11, mixer=mixer, position=position, norm=norm, **rest)
+
+    def test_no_logit_depends_on_a_later_token(self, mixer: str, position: str, norm: str) -> None:
+        network = build(self.config(mixer, position, norm))
+        tokens = torch.randint(0, 11, (2, 16), generator=torch.Generator().manual_seed(0))
+        changed = tokens.clone()
+        changed[:, 9:] = (changed[:, 9:] + 1) % 11
+        same = (network(tokens) == network(changed)).all(dim=2)
+        assert same[:, :9].all()
+        assert not same[:, 9:].any()
+
+    def test_last_logits_depend_on_earlier_tokens_unless_the_mixer_is_linear(
+        self, mixer: str, position: str, norm: str
+    ) -> None:
+        network = build(self.config(mixer, position, norm))
+        tokens = torch.randint(0, 11, (2, 16), generator=torch.Generator().manual_seed(0))
+        changed = tokens.clone()
+        changed[:, 14] = (changed[:, 14] + 1) % 11
+        depends = bool((network(tokens)[:, 15] != network(changed)[:, 15]).any())
+        assert depends == (mixer != "linear")
+
+    def test_every_parameter_gets_a_gradient(self, mixer: str, position: str, norm: str) -> None:
+        network = build(self.config(mixer, position, norm))
+        network(torch.zeros(2, 16, dtype=torch.long)).sum().backward()
+        assert [name for name, p in network.named_parameters() if p.grad is None] == []
+
+    def test_norm_counts(self, mixer: str, position: str, norm: str) -> None:
+        names = norm_modules(build(self.config(mixer, position, norm)))
+        if norm == "none":
+            assert names == []
+        else:
+            assert len(names) == 2 * 3 + (position == "pre")
+            assert ("final_norm" in names) == (position == "pre")
+
+    def test_depth_0_and_64(self, mixer: str, position: str, norm: str) -> None:
+        for depth in (0, 1, 64):
+            config = RunConfig(depth=depth, width=8, hidden=8, mixer=mixer, position=position, norm=norm, init="small")
+            logits = build(config)(torch.zeros(2, 16, dtype=torch.long))
+            assert logits.shape == (2, 16, 64)
+            assert torch.isfinite(logits).all()
+
+
+def test_without_residual_the_skip_is_absent() -> None:
+    config = RunConfig(depth=1, width=8, hidden=8, residual=False, position="post")
+    block = Block(config, 1)
+    with torch.no_grad():
+        for parameter in block.mixer.f.parameters():
+            parameter.zero_()
+    assert block.mixer(torch.randn(2, 3, 8)).abs().max() == 0
+
+
+def test_a_given_final_norm_is_kept_without_a_norm() -> None:
+    assert norm_modules(build(RunConfig(depth=2, norm="none", final_norm="ln"))) == ["final_norm"]
+    assert norm_modules(build(RunConfig(depth=2, norm="ln", final_norm="none"))) == [
+        f"blocks.{layer}.{branch}.before" for layer in (1, 2) for branch in ("mixer", "ffn")
+    ]
+
+
+@pytest.mark.parametrize("qk_norm", ["rms", "ln"])
+def test_qk_norm_makes_logits_blind_to_the_size_of_queries_and_keys(qk_norm: str) -> None:
+    config = RunConfig(depth=1, width=16, hidden=8, qk_norm=qk_norm, eps=0.0)
+    attention = build(config).blocks["1"].mixer.f
+    x = torch.randn(2, 5, 16, generator=torch.Generator().manual_seed(0))
+    before = attention(x)
+    with torch.no_grad():
+        attention.qkv.weight[:32] *= 7.0
+    assert torch.allclose(attention(x), before, atol=1e-5)
+    assert sum(p.numel() for p in attention.q_norm.parameters()) == 4 * (2 if qk_norm == "ln" else 1)
+
+
+class TestInit:
+    def weights(self, **keys: object) -> dict[str, torch.Tensor]:
+        return dict(build(RunConfig(**{"depth": 8, "width": 64, **keys})).named_parameters())
+
+    @pytest.mark.parametrize(
+        ("init", "qkv", "out", "fc1", "fc2"),
+        [
+            ("xavier", math.sqrt(2 / 256), math.sqrt(2 / 128), math.sqrt(2 / 192), math.sqrt(2 / 192)),
+            ("xavier_split", math.sqrt(2 / 128), math.sqrt(2 / 128), math.sqrt(2 / 192), math.sqrt(2 / 192)),
+            ("torch", 1 / math.sqrt(3 * 64), 1 / math.sqrt(3 * 64), 1 / math.sqrt(3 * 64), 1 / math.sqrt(3 * 128)),
+            ("unit", 1 / 8, 1 / 8, 1 / 8, 1 / math.sqrt(128)),
+            ("small", 0.02, 0.02 / 4, 0.02, 0.02 / 4),
+        ],
+    )
+    def test_standard_deviations(self, init: str, qkv: float, out: float, fc1: float, fc2: float) -> None:
+        weights = self.weights(init=init)
+        names = {"mixer.f.qkv": qkv, "mixer.f.out": out, "ffn.f.fc1": fc1, "ffn.f.fc2": fc2}
+        for name, std in names.items():
+            assert weights[f"blocks.2.{name}.weight"].std().item() == pytest.approx(std, rel=0.05)
+            bias = weights[f"blocks.2.{name}.bias"]
+            assert (bias.abs().max() > 0) == (init == "torch")
+
+    def test_outside_the_blocks_nothing_depends_on_init(self) -> None:
+        first, second = self.weights(init="small"), self.weights(init="torch")
+        for name in ("embedding.weight", "positions.weight", "head.weight"):
+            assert (first[name] == second[name]).all()
+        assert first["embedding.weight"].std().item() == pytest.approx(1, rel=0.05)
+        assert first["positions.weight"].std().item() == pytest.approx(0.1, rel=0.1)
+        assert first["head.weight"].abs().max().item() == pytest.approx(1 / 8, rel=0.01)
+
+    def test_networks_share_what_they_have_in_common(self) -> None:
+        deep, shallow = self.weights(norm="none"), self.weights(depth=3, position="post", norm="rms")
+        common = deep.keys() & shallow.keys()
+        assert len(common) == 3 * 8 + 3
+        assert all((deep[name] == shallow[name]).all() for name in common)
+        assert (deep["head.weight"] != self.weights(seed=1)["head.weight"]).any()
+
+    def test_gains_multiply_weights(self) -> None:
+        plain, gained = self.weights(), self.weights(init_gain=0.5)
+        name = "blocks.1.ffn.f.fc1.weight"
+        assert torch.allclose(gained[name], 0.5 * plain[name])
+        assert (gained["head.weight"] == plain["head.weight"]).all()
+
+    def test_building_leaves_torchs_global_generator_alone(self) -> None:
+        torch.manual_seed(3)
+        expected = torch.rand(4)
+        torch.manual_seed(3)
+        build(RunConfig(depth=2))
+        assert (torch.rand(4) == expected).all()
+
+
+def test_layers_are_counted_from_1() -> None:
+    network = Network(RunConfig(depth=3, norm="ln", position="pre"))
+    layers = {name: layer_of(name, 3) for name, _ in network.named_parameters()}
+    assert layers["embedding.weight"] == layers["positions.weight"] == 0
+    assert layers["blocks.1.mixer.f.qkv.weight"] == 1
+    assert layers["blocks.3.ffn.f.fc2.bias"] == 3
+    assert layers["final_norm.weight"] == layers["head.weight"] == 4

@@ -1,0 +1,117 @@
+import dataclasses
+import math
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from normexp.run import RunConfig
+from normexp.streams import stream
+from normexp.tasks import Batch, Markov, Task
+
+
+def cross_entropy(predictions_ntv, batch: Batch, first: int) -> tuple[float, float]:
+    """Mean loss on the counted targets, and its standard error, in nats."""
+    targets = batch.targets_nt[:, first:, None]
+    losses = -np.log(np.take_along_axis(predictions_ntv, targets, axis=2))
+    return float(losses.mean()), float(losses.std() / math.sqrt(losses.size))
+
+
+CONFIGS = [
+    RunConfig(order=1),
+    RunConfig(),
+    RunConfig(order=3, vocab=16, sharpness=2.0),
+    RunConfig(order=1, vocab=5, seq_len=4, label_noise=0.2),
+    RunConfig(label_noise=0.3, task_seed=7),
+]
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"order{c.order}-v{c.vocab}-noise{c.label_noise}")
+class TestReferences:
+    def test_an_oracle_reaches_the_floor(self, config: RunConfig) -> None:
+        task = Task(config)
+        loss, _ = cross_entropy(task.predictions(task.validation.inputs_nt), task.validation, task.first)
+        assert loss == pytest.approx(task.losses.floor, rel=1e-12)
+
+    def test_an_oracle_on_training_batches_has_the_floor_within_sampling_error(self, config: RunConfig) -> None:
+        task = Task(config)
+        floor, error = cross_entropy(task.predictions(task.validation.inputs_nt), task.validation, task.first)
+        batch = next(task.batches(3, 2048))
+        loss, other_error = cross_entropy(task.predictions(batch.inputs_nt), batch, task.first)
+        assert abs(loss - floor) < 4 * math.hypot(error, other_error)
+
+    def test_no_tempered_or_shifted_oracle_beats_the_floor(self, config: RunConfig) -> None:
+        task = Task(config)
+        exact = task.predictions(task.validation.inputs_nt)
+        for power in (0.7, 0.9, 1.1, 1.4):
+            other = exact**power
+            other /= other.sum(axis=2, keepdims=True)
+            loss, error = cross_entropy(other, task.validation, task.first)
+            assert loss > task.losses.floor - 2 * error
+
+    def test_references_are_ordered(self, config: RunConfig) -> None:
+        losses = Task(config).losses
+        assert losses.floor <= losses.bigram < losses.guess < math.log(config.vocab) + 0.1
+
+    def test_the_guess_is_the_best_constant_prediction(self, config: RunConfig) -> None:
+        task = Task(config)
+        counts = np.bincount(task.validation.targets_nt[:, task.first :].ravel(), minlength=config.vocab)
+        share = counts / counts.sum()
+        in_sample = -float((share[counts > 0] * np.log(share[counts > 0])).sum())
+        assert in_sample <= task.losses.guess < in_sample + 0.02
+
+
+def test_with_order_1_the_bigram_is_the_floor() -> None:
+    losses = Task(RunConfig(order=1)).losses
+    assert losses.bigram == pytest.approx(losses.floor, rel=1e-9)
+
+
+def test_the_source_follows_its_formula() -> None:
+    source = Markov(vocab=4, order=2, sharpness=3.0, seed=5)
+    tables = [stream("markov", 5, 4, lag).standard_normal((4, 4)) for lag in (1, 2)]
+    latest, before = 3, 1
+    weights = np.exp((tables[0][latest] + tables[1][before]) * 3.0 / math.sqrt(2))
+    assert source.next_cv[before * 4 + latest] == pytest.approx(weights / weights.sum())
+
+
+def test_sampled_frequencies_agree_with_the_table() -> None:
+    source = Markov(vocab=3, order=2, sharpness=2.0, seed=1)
+    tokens = source.sample(np.random.default_rng(0), 20_000, 8)
+    contexts = source.contexts(tokens[:, :-1])
+    for context in range(9):
+        following = tokens[:, 2:][contexts == context]
+        share = np.bincount(following, minlength=3) / len(following)
+        assert share == pytest.approx(source.next_cv[context], abs=5 / math.sqrt(len(following)))
+    assert np.bincount(tokens[:, :2].ravel()) / 40_000 == pytest.approx(1 / 3, abs=0.02)
+
+
+def test_label_noise_replaces_its_share_of_targets_and_no_inputs() -> None:
+    noisy = Task(RunConfig(label_noise=0.4, order=1))
+    batch = next(noisy.batches(0, 4096))
+    changed = (batch.inputs_nt[:, 1:] != batch.targets_nt[:, :-1]).mean()
+    assert changed == pytest.approx(0.4 * 63 / 64, abs=0.01)
+
+
+class TestStreams:
+    def test_batches_depend_on_task_seed_and_number_alone(self) -> None:
+        config = RunConfig(batch=4)
+        others = dataclasses.replace(config, steps=7, norm="rms", depth=3, lr=0.1)
+        ours = [b.inputs_nt for b in islice(Task(config).batches(0, 4), 130)]
+        theirs = [b.inputs_nt for b in islice(Task(others).batches(0, 4), 130)]
+        assert all((a == b).all() for a, b in zip(ours, theirs, strict=True))
+        assert len({a.tobytes() for a in ours}) == 130
+
+    def test_the_validation_set_does_not_depend_on_the_seed(self) -> None:
+        one, two = (Task(RunConfig(seed=seed)) for seed in (0, 1))
+        assert (one.validation.inputs_nt == two.validation.inputs_nt).all()
+        assert (next(one.batches(0, 4)).inputs_nt != next(two.batches(1, 4)).inputs_nt).any()
+
+    def test_targets_are_the_next_inputs(self) -> None:
+        batch = next(Task(RunConfig()).batches(0, 8))
+        assert (batch.inputs_nt[:, 1:] == batch.targets_nt[:, :-1]).all()
+
+
+def test_a_task_with_nothing_to_learn_is_refused() -> None:
+    with pytest.raises(ValueError, match="nothing to learn"):
+        Task(RunConfig(sharpness=0.01)).check()
+    Task(RunConfig()).check()
