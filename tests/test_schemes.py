@@ -1,0 +1,42 @@
+import pytest
+
+from normexp.run import RunConfig
+from normexp.schemes import DOORS, ROLES, SCHEMES, Scale, Scheme, everywhere, without_norm
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_a_row_says_where_it_comes_from_and_opens_known_doors(name: str) -> None:
+    scheme = SCHEMES[name]
+    assert scheme.help
+    assert any(character.isdigit() for character in scheme.source)
+    for layer in (1, 7, 20):
+        assert scheme.doors(layer, 20) <= set(DOORS)
+    assert set(scheme.gains) <= set(ROLES)
+
+
+def test_pre_and_post_are_one_network_without_a_norm() -> None:
+    assert without_norm("post", 20) == without_norm("pre", 20) == "pre"
+
+
+def test_a_scheme_with_other_scales_stays_itself_without_a_norm(monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = Scheme(
+        doors=everywhere("after"),
+        final_norm=False,
+        help="N(alpha x + f(x))",
+        source="2203.00555",
+        skip=Scale(lambda layer, depth: (2 * depth) ** 0.25),
+        gains={"fc1": lambda depth: (8 * depth) ** -0.25},
+    )
+    monkeypatch.setattr("normexp.schemes.SCHEMES", {**SCHEMES, "deep": deep})
+    monkeypatch.setattr("normexp.run.SCHEMES", {**SCHEMES, "deep": deep})
+    assert without_norm("deep", 20) == "deep"
+    assert deep.constants(3, 20)["skip"] == pytest.approx(2.515, abs=1e-3)
+    assert deep.constants(3, 20)["gain_fc1"] == pytest.approx(0.281, abs=1e-3)
+    assert deep.constants(3, 20)["gain_q"] == 1.0
+
+
+def test_a_final_norm_follows_the_scheme() -> None:
+    assert RunConfig(position="pre", norm="rms").final_norm == "rms"
+    assert RunConfig(position="post").final_norm == "none"
+    assert RunConfig(position="pre", norm="none").final_norm == "none"
+    assert RunConfig(position="post", final_norm="ln").final_norm == "ln"
