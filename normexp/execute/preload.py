@@ -1,0 +1,79 @@
+"""Imported once by the fork server, before its first fork, for its effects: no worker imports these modules again.
+
+A module that cannot be imported is left out: each run then meets the fault itself, and has it in its log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+
+MODULES = (
+    "numpy",
+    "torch",
+    "torch._dynamo",  # by the first optimizer
+    "torch.profiler._cupti_monitor",  # by its first step
+    "normexp.train",
+    "normexp.execute.child",
+)
+WATCH_SECONDS = 0.2
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Keep what the imports print from the user's terminal."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    kept = [os.dup(fd) for fd in (1, 2)]
+    os.dup2(null, 1)
+    os.dup2(null, 2)
+    try:
+        yield
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os.dup2(kept[0], 1)
+        os.dup2(kept[1], 2)
+        for fd in (null, *kept):
+            os.close(fd)
+
+
+@contextlib.contextmanager
+def _end_with_parent() -> Iterator[None]:
+    """The fork server heeds the end of its driver only after the imports; until then this does."""
+    parent, done = os.getppid(), threading.Event()
+
+    def watch() -> None:
+        while not done.wait(WATCH_SECONDS):
+            if os.getppid() != parent:
+                os._exit(1)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+
+
+def _load() -> None:
+    # A BLAS that starts its threads at import would have them forked.
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    with _silence(), _end_with_parent():
+        for name in MODULES:
+            with contextlib.suppress(Exception):
+                importlib.import_module(name)
+    # Ctrl-C was blocked by the driver that started this server; from here on it is ignored, by the workers too.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    gc.collect()
+    gc.freeze()
+
+
+_load()

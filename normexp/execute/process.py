@@ -1,0 +1,160 @@
+"""One run in a process of its own, as its driver sees it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from multiprocessing.process import BaseProcess
+from typing import IO
+
+from normexp.execute import child, launch
+from normexp.execute.channel import Garbled, Inbox
+from normexp.execute.events import Progress
+from normexp.execute.worker import one_line
+from normexp.record import RunRecord, Status
+from normexp.run import RunConfig
+
+GRACE_SECONDS = 1.0
+"""What a worker has to end after SIGTERM before it is killed; in it, it writes to its log where it stood."""
+LOG_BYTES = 2**20
+"""How much of the end of a log is kept."""
+LOST = 255
+"""The exit code of a worker whose fork server has died, as multiprocessing gives it."""
+
+
+class RunProcess:
+    """Start it once, `look` at it when one of its `sources` is ready or `due` (monotonic seconds) has come.
+
+    Once it has `ended`: `record`, then `release`.
+    """
+
+    def __init__(self, config: RunConfig, timeout_seconds: float | None) -> None:
+        self.config = config
+        self.due = math.inf
+        self.ended = False
+        self._timeout_seconds = timeout_seconds
+        self._began = time.monotonic()
+        self._timed_out = False
+        self._fault: str | None = None
+        self._record: RunRecord | None = None
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        self._sock, self._theirs = socket.socketpair()
+        self._inbox = Inbox(self._sock)
+        self._process: BaseProcess | None = None
+
+    def start(self, work: bytes) -> None:
+        """Start the process; where that cannot be done, the run has ended."""
+        arguments = (self._theirs, child.Handle(self._log.fileno()), self.config, work)
+        try:
+            with self._theirs:
+                launch.start(child.serve, arguments, self._adopt)
+        except (OSError, EOFError) as fault:
+            self._fault, self.ended = f"no process could be started: {one_line(fault)}", True
+        self._began = time.monotonic()
+        if self._timeout_seconds is not None:
+            self.due = self._began + self._timeout_seconds
+
+    def _adopt(self, process: BaseProcess) -> None:
+        self._process = process
+
+    @property
+    def sentinel(self) -> int | None:
+        """Ready when the process has ended; None when it was never started."""
+        return None if self._process is None or self._process.pid is None else self._process.sentinel
+
+    @property
+    def alive(self) -> bool:
+        """The process is there."""
+        return self.sentinel is not None and self._process is not None and self._process.is_alive()
+
+    def sources(self) -> list[int]:
+        """What to wait for."""
+        sources = [] if self._inbox.ended else [self._sock.fileno()]
+        return sources if self.sentinel is None else [*sources, self.sentinel]
+
+    def look(self) -> Iterator[Progress]:
+        """The progress that has arrived; notes the record, the end, and the end of its time."""
+        gone = not self.alive
+        yield from self._receive()
+        self.ended = self.ended or gone
+        if not self.ended and time.monotonic() >= self.due:
+            if self._timed_out:
+                self.kill()
+            else:
+                self.terminate()
+            self.due = math.inf if self._timed_out else time.monotonic() + GRACE_SECONDS
+            self._timed_out = True
+
+    def _receive(self) -> Iterator[Progress]:
+        try:
+            for message in self._inbox.receive():
+                if isinstance(message, Progress) and message.config == self.config:
+                    yield message
+                elif isinstance(message, RunRecord) and message.config == self.config:
+                    self._record = message
+                else:
+                    raise Garbled(f"a {type(message).__name__}")
+        except Garbled as fault:
+            self._fault = f"its process sent what is no message of this run: {fault}"
+            self._inbox.ended = True
+            self.kill()
+
+    def terminate(self) -> None:
+        """SIGTERM, if it lives."""
+        if self._process is not None and self.alive:
+            self._process.terminate()
+
+    def kill(self) -> None:
+        """SIGKILL, if it lives."""
+        if self._process is not None and self.alive:
+            self._process.kill()
+
+    def hang_up(self) -> None:
+        """Let the worker know that its driver is gone: it ends by itself, even where it is not known here yet."""
+        self._inbox.ended = True
+        self._theirs.close()
+        self._sock.close()
+
+    def record(self) -> RunRecord:
+        """What the run sent, or what can be said of its end; with all that it printed."""
+        size = os.fstat(self._log.fileno()).st_size
+        start = max(0, size - LOG_BYTES)
+        printed = os.pread(self._log.fileno(), LOG_BYTES, start).decode(errors="replace")
+        if start:
+            printed = f"[{start} bytes before this are left out]\n{printed}"
+        record = self._record if self._record is not None and self._fault is None else self._judge()
+        return dataclasses.replace(record, log=printed + (record.log or ""))
+
+    def _judge(self) -> RunRecord:
+        status, error = self._how_it_ended()
+        seconds = {"total": time.monotonic() - self._began}
+        return RunRecord(config=self.config, status=status, error=error, seconds=seconds)
+
+    def _how_it_ended(self) -> tuple[Status, str]:
+        code = None if self._process is None or self.sentinel is None else self._process.exitcode
+        if self._fault is not None or code is None:
+            return Status.FAILED, self._fault or "its process was lost"
+        if self._timed_out:
+            return Status.TIMEOUT, f"not done after {self._timeout_seconds:g} seconds"
+        if code == LOST and not self._inbox.ended:
+            return Status.KILLED, "lost: the server that starts the processes was killed"
+        if code >= 0:
+            return Status.FAILED, f"ended by itself with exit code {code}"
+        name = signal.Signals(-code).name if -code in set(signal.Signals) else "unknown"
+        memory = ", perhaps out of memory" if -code == signal.SIGKILL else ""
+        return Status.KILLED, f"killed by signal {-code} ({name}){memory}"
+
+    def release(self) -> None:
+        """Give back everything, once the process has ended or been killed."""
+        self.hang_up()
+        self._log.close()
+        if self._process is not None and self.sentinel is not None:
+            self._process.join(GRACE_SECONDS)
+            if not self._process.is_alive():
+                self._process.close()

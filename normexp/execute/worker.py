@@ -1,0 +1,119 @@
+"""What is done for one run, wherever it is executed: train it with one thread, judge it, make its record.
+
+torch is imported inside the functions, so that a driver may name them without loading it.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import metadata
+
+import normexp
+from normexp import outcome
+from normexp.execute.events import Progress
+from normexp.record import RunRecord, Status
+from normexp.run import RunConfig
+
+Report = Callable[[Progress], None]
+Work = Callable[[RunConfig, Report], RunRecord]
+"""What an executor does for each config. With processes it is pickled by name, so it stands in a module of its own."""
+
+THREADS = 1
+"""torch threads of every run, whatever OMP_NUM_THREADS says: their number changes the last digits of a loss."""
+REPORT_SECONDS = 0.2
+"""Least time between two reports of a run."""
+
+
+def run(config: RunConfig, report: Report) -> RunRecord:
+    """Train and judge one config. Status done, or failed with the traceback in the log; see `attempt`."""
+    return attempt(_train, config, report)
+
+
+def attempt(work: Work, config: RunConfig, report: Report) -> RunRecord:
+    """What `work` returns; for an exception, a failed record: one line of error, and the traceback as its log."""
+    start = time.perf_counter()
+    try:
+        return work(config, report)
+    except Exception as fault:
+        return RunRecord(
+            config=config,
+            status=Status.FAILED,
+            error=one_line(fault),
+            log=traceback.format_exc(),
+            seconds={"total": time.perf_counter() - start},
+            environment=environment() if "torch" in sys.modules else {},
+        )
+
+
+def one_line(fault: BaseException) -> str:
+    """An exception's type and the first line of its message."""
+    lines = str(fault).strip().splitlines()
+    return f"{type(fault).__name__}: {lines[0]}" if lines else type(fault).__name__
+
+
+def environment() -> dict[str, str | int]:
+    """Versions, processor and torch threads of this process: what numbers may depend on besides their config."""
+    import torch
+
+    return {
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": metadata.version("numpy"),
+        "normexp": normexp.__version__,
+        "platform": platform.platform(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "torch_threads": torch.get_num_threads(),
+    }
+
+
+def throttled(report: Report) -> Report:
+    """The same report, but at most once in REPORT_SECONDS: those between are dropped."""
+    next_time = 0.0
+
+    def throttle(progress: Progress) -> None:
+        nonlocal next_time
+        now = time.monotonic()
+        if now >= next_time:
+            next_time = now + REPORT_SECONDS
+            report(progress)
+
+    return throttle
+
+
+def _train(config: RunConfig, report: Report) -> RunRecord:
+    from normexp.train import train
+
+    def step(number: int, loss: float, grad_norm: float, rms_by_layer: tuple[float, ...]) -> None:
+        report(Progress(config=config, step=number, loss=loss, grad_norm=grad_norm, rms_by_layer=rms_by_layer))
+
+    start = time.perf_counter()
+    with _one_thread():
+        training = train(config, report=step)
+        verdict = outcome.judge(training.result, training.traces.evaluations, vocab=config.vocab, steps=config.steps)
+        seconds: Mapping[str, float] = {**training.seconds, "total": time.perf_counter() - start}
+        return RunRecord(
+            config=config,
+            status=Status.DONE,
+            result=training.result,
+            verdict=verdict,
+            traces=training.traces,
+            seconds=seconds,
+            environment=environment(),
+        )
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(THREADS)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

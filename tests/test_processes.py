@@ -1,0 +1,352 @@
+"""What an executor of processes promises besides: nothing that a worker does hurts another, and no worker stays."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+import workloads
+from workloads import BAD, tiny
+
+from normexp.errors import UserError
+from normexp.execute import launch
+from normexp.execute.events import Event, Finished, Progress
+from normexp.execute.inline import inline
+from normexp.execute.jobs import _cgroup_processors, default_jobs
+from normexp.execute.processes import processes
+from normexp.execute.worker import Work
+from normexp.record import RunRecord, Status
+
+HERE = Path(__file__).parent
+
+
+def records(events: Iterator[Event]) -> dict[int, RunRecord]:
+    return {event.record.config.seed: event.record for event in events if isinstance(event, Finished)}
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "error"),
+    [
+        ("sigkill", Status.KILLED, "killed by signal 9 (SIGKILL), perhaps out of memory"),
+        ("segfault", Status.KILLED, "killed by signal 11 (SIGSEGV)"),
+        ("exit 0", Status.FAILED, "ended by itself with exit code 0"),
+        ("exit 3", Status.FAILED, "ended by itself with exit code 3"),
+        ("sys.exit", Status.FAILED, "ended by itself with exit code 4"),
+        ("garble", Status.FAILED, "its process sent what is no message of this run: b'not a message"),
+    ],
+)
+def test_a_lost_worker_costs_its_own_run(fault: str, status: Status, error: str) -> None:
+    done = records(processes([tiny(seed) for seed in range(6)], jobs=2, work=partial(workloads.one_bad, fault)))
+    assert len(done) == 6
+    bad = done.pop(BAD)
+    assert bad.status is status
+    assert bad.error is not None
+    assert bad.error.startswith(error)
+    assert all(record.status is Status.DONE for record in done.values())
+    if fault == "segfault":
+        assert "Segmentation fault" in (bad.log or "")
+        assert "in one_bad" in (bad.log or "")
+
+
+def test_a_run_over_its_time_is_killed_and_its_log_tells_where_it_stood() -> None:
+    start = time.monotonic()
+    work = partial(workloads.one_bad, "hang")
+    done = records(processes([tiny(seed) for seed in range(4)], jobs=2, timeout_seconds=1.0, work=work))
+    assert 1 < time.monotonic() - start < 10
+    bad = done.pop(BAD)
+    assert (bad.status, bad.error) == (Status.TIMEOUT, "not done after 1 seconds")
+    assert "in one_bad" in (bad.log or "")
+    assert [record.status for record in done.values()] == [Status.DONE] * 3
+
+
+def test_a_run_over_its_time_that_is_deaf_to_sigterm_is_killed() -> None:
+    (record,) = records(processes([tiny(0)], jobs=1, timeout_seconds=0.3, work=workloads.deaf_hang)).values()
+    assert record.status is Status.TIMEOUT
+
+
+def test_the_time_of_a_run_starts_with_the_run() -> None:
+    configs = [tiny(seed, steps=40) for seed in range(4)]
+    done = records(processes(configs, jobs=1, timeout_seconds=1.2, work=workloads.paced))
+    assert [record.status for record in done.values()] == [Status.DONE] * 4
+
+
+def test_everything_printed_is_in_the_log_and_nowhere_else(capfd: pytest.CaptureFixture[str]) -> None:
+    (record,) = records(processes([tiny(0, steps=3)], jobs=1, work=workloads.prints)).values()
+    log = record.log or ""
+    assert log.splitlines()[:3] == ["from Python", "from C", "from a child"]
+    assert len(log.splitlines()) == 6
+    assert capfd.readouterr() == ("", "")
+
+
+def test_of_a_long_log_the_end_is_kept() -> None:
+    (record,) = records(processes([tiny(0, steps=15_000)], jobs=1, work=workloads.prints)).values()
+    log = record.log or ""
+    assert 2**20 < len(log) < 2**20 + 100
+    assert log.startswith("[")
+    assert log.endswith(f"{14_999:099}\n")
+
+
+def test_no_process_and_no_descriptor_is_left() -> None:
+    list(processes([tiny(0)], jobs=1, work=workloads.quick))
+    before = len(os.listdir("/dev/fd"))
+    list(processes([tiny(seed) for seed in range(6)], jobs=3, work=partial(workloads.one_bad, "sigkill")))
+    events = processes([tiny(seed, steps=10_000) for seed in range(3)], jobs=3, work=workloads.paced)
+    while not isinstance(next(events), Progress):
+        pass
+    events.close()  # type: ignore[attr-defined]
+    assert len(os.listdir("/dev/fd")) == before
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize("work", [workloads.stubborn, workloads.frozen])
+def test_closing_ends_workers_that_do_not_heed_sigterm(work: Work) -> None:
+    events = processes([tiny(seed, steps=10_000) for seed in range(2)], jobs=2, work=work)
+    while not isinstance(next(events), Progress):
+        pass
+    pids = [child.pid for child in multiprocessing.active_children()]
+    start = time.monotonic()
+    events.close()  # type: ignore[attr-defined]
+    assert time.monotonic() - start < 3
+    assert len(pids) == 2
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid or 0, 0)
+
+
+def test_the_driver_sleeps_while_it_waits() -> None:
+    before = time.process_time()
+    list(processes([tiny(0, steps=100)], jobs=1, timeout_seconds=60, work=workloads.paced))
+    assert time.process_time() - before < 0.3
+
+
+def test_workers_import_nothing_of_torch() -> None:
+    done = records(processes([tiny(seed) for seed in range(2)], jobs=1, work=workloads.imports))
+    for record in done.values():
+        story = json.loads(record.log or "")
+        assert story["had"]
+        assert [name for name in story["new"] if name.split(".")[0] in ("torch", "numpy", "normexp")] == []
+
+
+def test_workers_do_not_hear_ctrl_c() -> None:
+    (record,) = records(processes([tiny(0)], jobs=1, work=workloads.interrupts)).values()
+    assert record.status is Status.DONE
+
+
+def test_a_process_that_cannot_be_started_costs_its_own_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, calls = launch.start, []
+
+    def fail_once(*arguments: object) -> None:
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise BlockingIOError("Resource temporarily unavailable")
+        start(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(launch, "start", fail_once)
+    done = records(processes([tiny(seed) for seed in range(3)], jobs=1, work=workloads.quick))
+    assert [record.status for record in done.values()] == [Status.DONE, Status.FAILED, Status.DONE]
+    assert done[1].error == "no process could be started: BlockingIOError: Resource temporarily unavailable"
+
+
+def test_spawned_processes_where_there_is_no_fork_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "METHOD", "spawn")
+    done = records(processes([tiny(seed) for seed in range(2)], jobs=2, work=partial(workloads.one_bad, "exit 3")))
+    assert done[0].status is Status.DONE
+    assert done[1].error == "ended by itself with exit code 3"
+
+
+def test_work_that_a_worker_cannot_import_is_refused() -> None:
+    with pytest.raises(ValueError, match="define it at the top of a module"):
+        list(processes([tiny(0)], jobs=1, work=lambda config, report: workloads.quick(config, report)))
+    with pytest.raises(ValueError, match="jobs must be at least 1"):
+        list(processes([tiny(0)], jobs=0))
+    with pytest.raises(UserError, match="use the executor processes"):
+        list(inline([tiny(0)], jobs=1, timeout_seconds=1.0))
+
+
+def test_inline_gives_the_caller_its_threads_back() -> None:
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        (record,) = records(inline([tiny(0)], jobs=1, work=workloads.threads)).values()
+        assert json.loads(record.log or "") == [2, 1]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_jobs_by_default(tmp_path: Path) -> None:
+    assert 1 <= default_jobs() <= len(os.sched_getaffinity(0))
+    own, root = tmp_path / "own", tmp_path / "root"
+    group = root / "user" / "job"
+    group.mkdir(parents=True)
+    own.write_text("0::/user/job\n")
+    assert _cgroup_processors(own, root) > 1000
+    (group / "cpu.max").write_text("max 100000\n")
+    (root / "user" / "cpu.max").write_text("150000 100000\n")
+    assert _cgroup_processors(own, root) == 1.5
+
+
+# A driver of its own, as a script without a __main__ guard, leading a session of its own.
+
+SCRIPT = """
+import json, sys, time
+import workloads
+from normexp.execute.events import Finished, Progress, Started
+from normexp.execute.processes import processes
+print("top", flush=True)
+configs = [workloads.tiny(seed, steps=STEPS) for seed in range(3)]
+try:
+    for event in processes(configs, jobs=2, work=workloads.WORK):
+        said = event.record.error or event.record.log if isinstance(event, Finished) else ""
+        print(type(event).__name__, said, flush=True)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    sys.exit(130)
+print(json.dumps([name for name in sys.modules if name.split(".")[0] == "torch"]))
+"""
+
+
+@contextmanager
+def driver(folder: Path, work: str, steps: int = 10_000, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    script = folder / "script.py"
+    script.write_text(SCRIPT.replace("WORK", work).replace("STEPS", str(steps)))
+    process = subprocess.Popen(
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": str(HERE), **environment},
+    )
+    try:
+        yield process
+    finally:
+        for pid in session(process.pid):
+            os.kill(pid, signal.SIGKILL)
+        process.communicate()
+
+
+def session(leader: int) -> list[int]:
+    """The living processes of a session."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            state, _, _, sid = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
+        except OSError:
+            continue
+        if int(sid) == leader and state not in "ZX":
+            found.append(int(folder.name))
+    return found
+
+
+def wait_for(process: subprocess.Popen[str], word: str) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith(word):
+            return
+    raise AssertionError(f"no {word}: {process.communicate()}")
+
+
+def wait_until_gone(leader: int, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while left := session(leader):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+@linux
+def test_a_script_without_a_guard_runs_once_without_torch_and_its_workers_with_one_thread(tmp_path: Path) -> None:
+    with driver(tmp_path, "threads", steps=5, OMP_NUM_THREADS="4") as process:
+        out, err = process.communicate(timeout=60)
+    lines = out.splitlines()
+    assert lines.count("top") == 1
+    assert sum(line.startswith("Started") for line in lines) == 3
+    threads = [json.loads(line.split(" ", 1)[1]) for line in lines if line.startswith("Finished")]
+    assert [during for _, during in threads] == [1] * 3
+    assert [before for before, _ in threads] == [min(4, os.cpu_count() or 1)] * 3
+    assert json.loads(lines[-1]) == []
+    assert err == ""
+
+
+@linux
+def test_a_killed_driver_leaves_no_process(tmp_path: Path) -> None:
+    with driver(tmp_path, "stubborn") as process:
+        wait_for(process, "Progress")
+        wait_for(process, "Progress")
+        assert len(session(process.pid)) == 5  # driver, resource tracker, fork server, two workers
+        process.kill()
+        wait_until_gone(process.pid, 3)
+
+
+@linux
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_driver_may_end_while_its_server_still_imports(tmp_path: Path, number: signal.Signals) -> None:
+    with driver(tmp_path, "paced") as process:
+        wait_for(process, "top")
+        deadline = time.monotonic() + 10
+        while len(session(process.pid)) < 3:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        time.sleep(0.4)
+        if number == signal.SIGKILL:
+            process.kill()
+        else:
+            os.killpg(process.pid, number)
+        wait_until_gone(process.pid, 3)
+        out, err = process.communicate()
+    assert err == ""
+    assert "Started" not in out
+
+
+@linux
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_ends_everything_quietly(tmp_path: Path, times: int) -> None:
+    with driver(tmp_path, "stubborn") as process:
+        wait_for(process, "Progress")
+        wait_for(process, "Progress")
+        for _ in range(times):
+            os.killpg(process.pid, signal.SIGINT)
+            time.sleep(0.02)
+        wait_until_gone(process.pid, 3)
+        out, err = process.communicate()
+    assert out.splitlines()[-1] == "interrupted"
+    assert err == ""
+    assert process.returncode == 130 or times == 2
+
+
+@linux
+def test_the_death_of_the_fork_server_costs_the_runs_under_way_alone(tmp_path: Path) -> None:
+    with driver(tmp_path, "paced", steps=100) as process:
+        wait_for(process, "Started")
+        wait_for(process, "Started")
+        (server,) = (
+            pid for pid in session(process.pid) if b"forkserver" in command(pid) and parent(pid) == process.pid
+        )
+        os.kill(server, signal.SIGKILL)
+        out, err = process.communicate(timeout=60)
+    assert out.count("Finished") == 3
+    assert out.count("Finished lost") == 2
+    assert err == ""
+
+
+def command(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
