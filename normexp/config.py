@@ -1,0 +1,215 @@
+"""A config file to a Sweep: everything is checked, and every complaint comes at once."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import yaml
+
+from normexp.errors import UserError
+from normexp.groups import SECTIONS, Group, read_group, scaled_values
+from normexp.keys import Value
+from normexp.overrides import apply, folder, read_overrides
+from normexp.plan import Pivot, Published
+from normexp.run import KEYS
+from normexp.values import read_part
+from normexp.yamlfile import Entry, Notes, Source, is_null, kind, nearest
+
+TOP = ("name", "title", *SECTIONS, "sweeps", "table", "published")
+"""Keys at the top of a config."""
+LONGEST_NAME = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """What a config asks for: the union of its groups. `origin` is the file's name in complaints."""
+
+    name: str
+    title: str
+    folder: str
+    groups: tuple[Group, ...]
+    source: str
+    origin: str
+    pivot: Pivot | None = None
+    published: tuple[Published, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def load(path: Path, overrides: Sequence[str] = (), *, scale: float = 1.0) -> Sweep:
+    """Read a config file; `scale` multiplies steps, warmup and eval_every of every run. Raises UserError."""
+    return parse(_text(path), origin=str(path), stem=path.stem, overrides=overrides, scale=scale)
+
+
+def parse(text: str, *, origin: str, stem: str = "sweep", overrides: Sequence[str] = (), scale: float = 1.0) -> Sweep:
+    """The sweep that a YAML text describes; `stem` names it when it has no name. Raises UserError."""
+    notes = Notes()
+    if not (math.isfinite(scale) and scale > 0):
+        notes.fault(f"--scale {scale:g}: must be a number above 0")
+    changes = read_overrides(overrides, notes)
+    try:
+        reader = _Reader(Source(origin, notes), text)
+    except UserError as error:
+        raise UserError(*notes.complaints, *error.complaints) from None
+    groups = reader.groups
+    for change in changes:
+        groups = [apply(change, group, notes) for group in groups]
+    words = {change.key: change.text for change in changes if change.axis is None}
+    name = words.get("name", reader.name or stem)
+    wrong = _bad_name(name)
+    if wrong:
+        notes.fault(f"{reader.name_place}: name: {name[:LONGEST_NAME]!r} {wrong}")
+    notes.fail_if_any()
+    published = reader.published
+    if scale != 1.0:
+        groups = [group.scaled(scale) for group in groups]
+        published = [replace(figure, where=scaled_values(figure.where, scale)) for figure in published]
+    return Sweep(
+        name=name,
+        title=words.get("title", reader.title or name),
+        folder=folder(name, changes, scale),
+        groups=tuple(groups),
+        source=text,
+        origin=origin,
+        pivot=reader.pivot,
+        published=tuple(published),
+        warnings=tuple(dict.fromkeys(notes.warnings)),
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise UserError(f"{path}: is a folder: give a config file") from None
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise UserError(f"{path}:{line}: is not UTF-8 text: save the file as UTF-8") from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read: {error}") from None
+
+
+def _bad_name(name: str) -> str:
+    """What keeps a name from being a folder's name."""
+    if re.search(r"[/\\\x00-\x1f\x7f]", name):
+        return "must not hold a path separator or a control character: it names a folder"
+    if name.startswith((".", "-")) or name != name.strip():
+        return "must not start with a dot, a dash or a space: it names a folder"
+    if len(name) > LONGEST_NAME or len(name.encode(errors="replace")) > 1.5 * LONGEST_NAME:
+        return f"is longer than {LONGEST_NAME} characters: it names a folder"
+    return ""
+
+
+class _Reader:
+    """The top level of a config."""
+
+    def __init__(self, source: Source, text: str) -> None:
+        self.source = source
+        self.name: str | None = None
+        self.name_place = source.origin
+        self.title: str | None = None
+        self.pivot: Pivot | None = None
+        self.published: list[Published] = []
+        root = source.compose(text)
+        if root is None or is_null(root) or (isinstance(root, yaml.MappingNode) and not root.value):
+            raise UserError(f"{source.origin}: the config is empty: write at least base or grid")
+        entries = {entry.key: entry for entry in source.mapping(root, "")}
+        self._check_keys(entries)
+        if "name" in entries:
+            self.name = source.text(entries["name"].node, "name")
+            self.name_place = source.place(entries["name"].node)
+        if "title" in entries:
+            self.title = source.text(entries["title"].node, "title")
+        self.groups = self._groups(entries)
+        if "table" in entries:
+            self.pivot = self._pivot(entries["table"].node)
+        if "published" in entries:
+            self.published = self._published(entries["published"].node)
+
+    def _check_keys(self, entries: Mapping[str, Entry]) -> None:
+        for name, entry in entries.items():
+            if name in KEYS:
+                self.source.fault(entry.key_node, name, f"{name} belongs under base or grid")
+            elif name not in TOP:
+                self.source.fault(entry.key_node, name[:40], f"unknown key; {nearest(name, TOP)}")
+
+    def _groups(self, entries: Mapping[str, Entry]) -> list[Group]:
+        if "sweeps" not in entries:
+            return [read_group(self.source, entries, "", "", {})]
+        for name in SECTIONS[1:]:
+            if name in entries:
+                self.source.fault(entries[name].key_node, name, f"beside sweeps, {name} belongs inside its entries")
+        shared = {"base": entries["base"]} if "base" in entries else {}
+        base = read_group(self.source, shared, "", "", {}).base
+        nodes = self.source.sequence(entries["sweeps"].node, "sweeps")
+        if isinstance(entries["sweeps"].node, yaml.SequenceNode) and not nodes:
+            self.source.fault(entries["sweeps"].node, "sweeps", "has no entry: write at least one")
+        return [self._entry(node, f"sweeps[{number}]", base) for number, node in enumerate(nodes, 1)]
+
+    def _entry(self, node: yaml.Node, where: str, base: Mapping[str, Value]) -> Group:
+        sections = {entry.key: entry for entry in self.source.mapping(node, where)}
+        for name, entry in sections.items():
+            path = f"{where}.{name[:40]}"
+            if name in KEYS:
+                self.source.fault(entry.key_node, path, f"{name} belongs under base or grid")
+            elif name not in SECTIONS and name != "label":
+                self.source.fault(entry.key_node, path, f"unknown key; {nearest(name, ['label', *SECTIONS])}")
+        label = self.source.text(sections["label"].node, f"{where}.label") if "label" in sections else ""
+        return read_group(self.source, sections, where, label or "", base)
+
+    def _pivot(self, node: yaml.Node) -> Pivot:
+        sides: dict[str, tuple[str, ...]] = {"rows": (), "columns": ()}
+        for entry in self.source.mapping(node, "table"):
+            path = f"table.{entry.key[:40]}"
+            if entry.key not in sides:
+                self.source.fault(entry.key_node, path, f"unknown key; {nearest(entry.key, sides)}")
+                continue
+            one = isinstance(entry.node, yaml.ScalarNode) and not is_null(entry.node)
+            nodes = [entry.node] if one else self.source.sequence(entry.node, path)
+            words = [self.source.text(item, path) for item in nodes]
+            for word in (word for word in words if word is not None and word not in KEYS):
+                self.source.fault(entry.node, path, f"{word[:40]!r} is no run key; {nearest(word, KEYS)}")
+            sides[entry.key] = tuple(word for word in words if word is not None)
+        names = [*sides["rows"], *sides["columns"]]
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            self.source.fault(node, "table", f"{name[:40]} stands twice: keep it in rows or in columns")
+        if not sides["rows"]:
+            self.source.fault(node, "table", "has no rows: write table: {rows: [lr], columns: [position]}")
+        return Pivot(rows=sides["rows"], columns=sides["columns"])
+
+    def _published(self, node: yaml.Node) -> list[Published]:
+        figures = []
+        for number, item in enumerate(self.source.sequence(node, "published"), 1):
+            where = f"published[{number}]"
+            entries = {entry.key: entry for entry in self.source.mapping(item, where)}
+            for name in (name for name in entries if name not in ("where", "text", "source")):
+                path = f"{where}.{name[:40]}"
+                self.source.fault(
+                    entries[name].key_node, path, f"unknown key; {nearest(name, ('where', 'text', 'source'))}"
+                )
+            missing = [name for name in ("where", "text", "source") if name not in entries]
+            if missing:
+                if isinstance(item, yaml.MappingNode):
+                    self.source.fault(item, where, f"lacks {', '.join(missing)}")
+                else:
+                    self.source.fault(item, where, f"expected {{where, text, source}}, found {kind(item)}")
+                continue
+            figures.append(self._figure(entries, where))
+        return figures
+
+    def _figure(self, entries: Mapping[str, Entry], where: str) -> Published:
+        part = read_part(self.source, entries["where"].node, f"{where}.where", also=("label",))
+        label, labels = part.get("label"), {group.label for group in self.groups} - {""}
+        if label is not None and label not in labels:
+            known = nearest(str(label), sorted(labels)) if labels else "no entry under sweeps has a label"
+            self.source.fault(entries["where"].node, f"{where}.where.label", f"{label!r} is not there; {known}")
+        return Published(
+            where=part,
+            text=self.source.text(entries["text"].node, f"{where}.text") or "",
+            source=self.source.text(entries["source"].node, f"{where}.source") or "",
+        )

@@ -1,0 +1,187 @@
+"""A Sweep to its points: counted first, then built one by one, each with the run that answers it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import yaml
+
+from normexp import counting
+from normexp.config import Sweep, parse
+from normexp.counting import Count
+from normexp.errors import UserError
+from normexp.groups import Group
+from normexp.keys import Value
+from normexp.plan import Plan, Point, Published
+from normexp.run import KEYS, RunConfig
+from normexp.structure import FREE, Structure, Structures
+
+MAX_RUNS = 10_000
+"""Runs of the largest plan, unless the user raises it."""
+
+
+def count(sweep: Sweep) -> Count:
+    """Points and runs of a sweep, counted without building them. Raises UserError for values that clash."""
+    return counting.count(sweep.groups, Structures(sweep.origin))
+
+
+def plan(sweep: Sweep, *, max_runs: int = MAX_RUNS) -> Plan:
+    """Expand a sweep. The last axis of the file varies fastest; zip groups come before the grid.
+
+    A point that stands twice under one label is kept once. Raises UserError, before anything is built, for more than
+    `max_runs` runs; and for values that clash.
+    """
+    structures = Structures(sweep.origin)
+    total = counting.count(sweep.groups, structures)
+    if total.runs > max_runs:
+        most = "" if total.exact else "at most "
+        raise UserError(
+            f"{sweep.origin}: {most}{total.runs} runs ({total.points} points), more than {max_runs}:"
+            f" make the grid smaller, or allow it with --max-runs {total.runs}"
+        )
+    builder = _Builder(axes_of(sweep), structures)
+    for group in sweep.groups:
+        builder.add(group)
+    structures.fail_on_clashes()
+    if not builder.points:
+        raise UserError(f"{sweep.origin}: exclude leaves no point: loosen it, or drop it")
+    points = tuple(builder.points)
+    return Plan(
+        name=sweep.name,
+        title=sweep.title,
+        folder=sweep.folder,
+        axes=builder.axes,
+        points=points,
+        source=sweep.source,
+        pivot=sweep.pivot,
+        published=sweep.published,
+        warnings=(*sweep.warnings, *builder.warnings(), *_unmet(sweep.published, points)),
+    )
+
+
+def plan_of(
+    *,
+    name: str,
+    title: str,
+    groups: Sequence[tuple[str, Mapping[str, Value | Sequence[Value]]]],
+    max_runs: int = MAX_RUNS,
+) -> Plan:
+    """The plan of a sweep made in code: (label, {key: value, or the list of an axis}) for each group.
+
+    Its source is the YAML that says the same. Raises UserError like a file.
+    """
+    return plan(parse(as_yaml(name, title, groups), origin=name, stem=name), max_runs=max_runs)
+
+
+def as_yaml(name: str, title: str, groups: Sequence[tuple[str, Mapping[str, Value | Sequence[Value]]]]) -> str:
+    """The config that describes the groups."""
+    sweeps: list[dict[str, object]] = []
+    for label, values in groups:
+        entry: dict[str, object] = {"label": label} if label else {}
+        entry["base"] = {key: value for key, value in values.items() if not _is_axis(value)}
+        entry["grid"] = {key: list(value) for key, value in values.items() if _is_axis(value)}  # type: ignore[arg-type]
+        sweeps.append({section: content for section, content in entry.items() if content} or {"base": {}})
+    return yaml.safe_dump({"name": name, "title": title, "sweeps": sweeps}, sort_keys=False, allow_unicode=True)
+
+
+def axes_of(sweep: Sweep) -> tuple[str, ...]:
+    """Keys that vary, in order of appearance, `seed` last.
+
+    They stand in a grid or zip group, differ between groups as asked, or are named by the table or by published
+    figures.
+    """
+    names = [name for group in sweep.groups for name in group.varied]
+    names += [name for name in KEYS if len({group.asked(name) for group in sweep.groups}) > 1]
+    if sweep.pivot is not None:
+        names += [*sweep.pivot.rows, *sweep.pivot.columns]
+    names += [name for figure in sweep.published for name in figure.where if name in KEYS]
+    unique = dict.fromkeys(names)
+    return tuple(sorted(unique, key=lambda name: name == "seed"))
+
+
+@dataclass(slots=True)
+class _Builder:
+    """Collects points; each distinct run is made once."""
+
+    axes: tuple[str, ...]
+    structures: Structures
+    points: list[Point] = field(default_factory=list)
+    _runs: dict[tuple[Value, ...], RunConfig] = field(default_factory=dict)
+    _seen: set[tuple[Value, ...]] = field(default_factory=set)
+    _twice: int = 0
+    _unused: list[Mapping[str, Value]] = field(default_factory=list)
+    _slow: dict[tuple[int, int], set[float]] = field(default_factory=dict)
+
+    def add(self, group: Group) -> None:
+        """The points of one group, in order."""
+        unused = list(group.exclude)
+        for values in combinations(group):
+            structure = self.structures.find(values.__getitem__)
+            matches = [part for part in group.exclude if _matches(part, structure, values)]
+            unused = [part for part in unused if part not in matches] if matches and unused else unused
+            if matches:
+                continue
+            self.structures.note_clashes(structure, group.varied)
+            if not structure.faults:
+                self._keep(group.label, structure, values)
+        self._unused += unused
+
+    def warnings(self) -> Iterator[str]:
+        """What is legal, but perhaps not meant."""
+        for part in self._unused:
+            yield f"exclude: no point has {', '.join(f'{name} {value}' for name, value in part.items())}"
+        if self._twice:
+            yield f"points that stand twice and are kept once: {self._twice}"
+        for (warmup, steps), rates in self._slow.items():
+            reached = ", ".join(f"{rate * steps / warmup:.3g} for lr {rate:.3g}" for rate in sorted(rates)[:5])
+            more = ", ..." if len(rates) > 5 else ""
+            yield f"warmup {warmup} is longer than steps {steps}: the rate only reaches {reached}{more}"
+
+    def _keep(self, label: str, structure: Structure, values: Mapping[str, Value]) -> None:
+        shown = {name: structure.resolved.get(name, values[name]) for name in self.axes}
+        mark = (label, *shown.values())
+        if mark in self._seen:
+            self._twice += 1
+            return
+        self._seen.add(mark)
+        canonical = structure.canonical | {name: structure.canonical_of(name, values[name]) for name in FREE}  # type: ignore[operator]
+        identity = tuple(canonical.values())
+        if identity not in self._runs:
+            self._runs[identity] = RunConfig(**canonical)
+        config = self._runs[identity]
+        if config.warmup > config.steps:
+            self._slow.setdefault((config.warmup, config.steps), set()).add(config.lr)
+        self.points.append(Point(label=label, values=shown, config=config))
+
+
+def combinations(group: Group) -> Iterator[dict[str, Value]]:
+    """Every key's value as asked, point by point."""
+    values = {name: group.asked(name) for name in KEYS}
+    dimensions = group.dimensions
+    names = [name for axes in dimensions for name in axes]
+    columns = [list(zip(*axes.values(), strict=True)) for axes in dimensions]
+    for combination in itertools.product(*columns):
+        yield values | dict(zip(names, itertools.chain(*combination), strict=True))
+
+
+def _matches(part: Mapping[str, Value], structure: Structure, values: Mapping[str, Value]) -> bool:
+    return all(structure.agrees(name, wanted, values[name]) for name, wanted in part.items())
+
+
+def _unmet(published: Sequence[Published], points: Sequence[Point]) -> list[str]:
+    unmet = []
+    for figure in published:
+        where = {name: value for name, value in figure.where.items() if name != "label"}
+        label = figure.where.get("label")
+        if not any(
+            label in (None, point.label) and all(point.values[name] == value for name, value in where.items())
+            for point in points
+        ):
+            unmet.append(f"published: no point has the figure {figure.text!r} of {figure.source}")
+    return unmet
+
+
+def _is_axis(value: object) -> bool:
+    return isinstance(value, list | tuple)

@@ -1,0 +1,173 @@
+"""A group of a sweep: fixed values, zipped axes, a grid, and what is left out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import yaml
+
+from normexp.axes import Axis
+from normexp.keys import Value
+from normexp.run import KEYS
+from normexp.values import read_axis, read_part, read_value
+from normexp.yamlfile import Entry, Source, is_null, kind, nearest
+
+SECTIONS = ("base", "grid", "zip", "exclude")
+SCALED = ("steps", "warmup", "eval_every")
+"""Keys that are counted in updates, and shrink together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """The points of one product: every zip group advances as one, beside every axis of the grid.
+
+    `exclude` holds partial configs. Keys that stand nowhere have their default.
+    """
+
+    label: str = ""
+    base: Mapping[str, Value]
+    zips: tuple[Mapping[str, Axis], ...] = ()
+    grid: Mapping[str, Axis]
+    exclude: tuple[Mapping[str, Value], ...] = ()
+
+    @property
+    def dimensions(self) -> list[Mapping[str, Axis]]:
+        """What is multiplied, slowest first: axes that advance together share one."""
+        return [*self.zips, *({name: axis} for name, axis in self.grid.items())]
+
+    @property
+    def size(self) -> int:
+        """Points asked for, before any is left out; counted without making one."""
+        return math.prod(next(iter(axes.values())).count for axes in self.dimensions)
+
+    @property
+    def varied(self) -> list[str]:
+        """Keys that stand in a zip group or the grid."""
+        return [name for axes in self.dimensions for name in axes]
+
+    def asked(self, name: str) -> Value:
+        """The one value of a key that does not vary, as asked for."""
+        default: Value = KEYS[name].default
+        return self.base.get(name, default)
+
+    def scaled(self, scale: float) -> Group:
+        """The same group with everything that is counted in updates multiplied."""
+        varied = self.varied
+        base = dict(self.base) | {name: self.asked(name) for name in SCALED if name not in varied}
+        return Group(
+            label=self.label,
+            base=scaled_values(base, scale),
+            zips=tuple(
+                {name: _scaled_axis(name, axis, scale) for name, axis in zipped.items()} for zipped in self.zips
+            ),
+            grid={name: _scaled_axis(name, axis, scale) for name, axis in self.grid.items()},
+            exclude=tuple(scaled_values(part, scale) for part in self.exclude),
+        )
+
+
+def scaled_values(values: Mapping[str, Value], scale: float) -> dict[str, Value]:
+    """The values with those in updates multiplied and rounded, at least 1 (a warm-up may come to 0)."""
+    return {name: _scaler(name, scale)(value) if name in SCALED else value for name, value in values.items()}
+
+
+def _scaler(name: str, scale: float) -> Callable[[Value], Value]:
+    least = int(KEYS[name].low)
+    return lambda value: max(least, round(float(value) * scale))
+
+
+def _scaled_axis(name: str, axis: Axis, scale: float) -> Axis:
+    return axis.map(_scaler(name, scale)) if name in SCALED else axis
+
+
+def read_group(
+    source: Source, sections: Mapping[str, Entry], where: str, label: str, base: Mapping[str, Value]
+) -> Group:
+    """The group that some of base, grid, zip and exclude describe; `base` holds what stands above them."""
+    reader = _GroupReader(source)
+    prefix = f"{where}." if where else ""
+    for name in SECTIONS[:3]:
+        if name in sections:
+            getattr(reader, f"read_{name}")(sections[name].node, prefix + name)
+    exclude = read_excludes(source, sections["exclude"].node, f"{prefix}exclude") if "exclude" in sections else ()
+    varied = {*reader.grid, *(name for zipped in reader.zips for name in zipped)}
+    above = {name: value for name, value in base.items() if name not in varied}
+    return Group(
+        label=label, base=above | reader.base, zips=tuple(reader.zips), grid=reader.grid, exclude=tuple(exclude)
+    )
+
+
+def read_excludes(source: Source, node: yaml.Node, where: str) -> list[dict[str, Value]]:
+    """A list of partial configs; one alone needs no list."""
+    if is_null(node):
+        return []
+    nodes = [node] if isinstance(node, yaml.MappingNode) else source.sequence(node, where)
+    parts = []
+    for part_node in nodes:
+        if isinstance(part_node, yaml.MappingNode) and not part_node.value:
+            source.fault(part_node, where, "an empty entry would leave out every point: name a key, or drop it")
+        parts.append(read_part(source, part_node, where))
+    return [part for part in parts if part]
+
+
+class _GroupReader:
+    """Fills a group section by section, so that a key which stands in two is found."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.base: dict[str, Value] = {}
+        self.grid: dict[str, Axis] = {}
+        self.zips: list[dict[str, Axis]] = []
+        self._first: dict[str, tuple[str, str]] = {}
+
+    def read_base(self, node: yaml.Node, where: str) -> None:
+        for entry in self._keys(node, where):
+            path = f"{where}.{entry.key}"
+            if not isinstance(entry.node, yaml.ScalarNode):
+                self.source.fault(entry.node, path, f"takes one value, not {kind(entry.node)}: move it under grid")
+                continue
+            value = read_value(self.source, entry.node, path, KEYS[entry.key])
+            if value is not None:
+                self.base[entry.key] = value
+
+    def read_grid(self, node: yaml.Node, where: str) -> None:
+        self.grid = self._axes(node, where)
+
+    def read_zip(self, node: yaml.Node, where: str) -> None:
+        if is_null(node):
+            return
+        nodes = [node] if isinstance(node, yaml.MappingNode) else self.source.sequence(node, where)
+        for group_node in nodes:
+            axes = self._axes(group_node, where)
+            counts = {axis.count for axis in axes.values()}
+            if len(counts) > 1:
+                lengths = ", ".join(f"{name} has {axis.count}" for name, axis in axes.items())
+                self.source.fault(group_node, where, f"axes that advance together must be of one length: {lengths}")
+            elif axes:
+                self.zips.append(axes)
+
+    def _axes(self, node: yaml.Node, where: str) -> dict[str, Axis]:
+        axes = {}
+        for entry in self._keys(node, where):
+            axis = read_axis(self.source, entry.node, f"{where}.{entry.key}", KEYS[entry.key])
+            if axis is not None:
+                axes[entry.key] = axis
+        return axes
+
+    def _keys(self, node: yaml.Node, where: str) -> list[Entry]:
+        """The entries whose key is a run key that stands nowhere else in the group."""
+        good = []
+        for entry in self.source.mapping(node, where):
+            path = f"{where}.{entry.key[:40]}"
+            if entry.key in SECTIONS:
+                self.source.fault(entry.key_node, path, f"{entry.key} stands beside {where}, not inside it")
+            elif entry.key not in KEYS:
+                self.source.fault(entry.key_node, path, f"unknown key; {nearest(entry.key, KEYS)}")
+            elif entry.key in self._first:
+                section, place = self._first[entry.key]
+                self.source.fault(entry.key_node, path, f"stands in {section} too ({place}): keep one")
+            else:
+                self._first[entry.key] = (where, self.source.place(entry.key_node))
+                good.append(entry)
+        return good

@@ -1,0 +1,111 @@
+"""`key=value` after the config on the command line: the same text as in the YAML, for every group."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import yaml
+
+from normexp.axes import Axis
+from normexp.errors import UserError
+from normexp.groups import Group
+from normexp.run import KEYS
+from normexp.values import read_axis
+from normexp.yamlfile import Notes, Source, is_null, nearest
+
+TEXTS = ("name", "title")
+"""Top-level keys that an override may give."""
+LONGEST_SLUG = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """One override: a run key with its axis, or a name or title with its text; and how it was typed."""
+
+    key: str
+    text: str
+    typed: str
+    axis: Axis | None = None
+    single: bool = False
+
+
+def read_overrides(texts: Sequence[str], notes: Notes) -> list[Override]:
+    """What the command line sets. Complaints name the override."""
+    found: dict[str, Override] = {}
+    for text in texts:
+        source = Source(f"override {_shown(text)}", notes, numbered=False)
+        try:
+            override = _read(source, text)
+        except UserError as error:
+            for complaint in error.complaints:
+                notes.fault(complaint)
+            continue
+        if override is None:
+            continue
+        if override.key in found:
+            notes.fault(f"{source.origin}: {override.key} is given twice: keep one")
+        found[override.key] = override
+    return list(found.values())
+
+
+def _shown(text: str) -> str:
+    """An override in a complaint: on one line, of bounded length, in characters that can be printed."""
+    line = " ".join(text.encode(errors="replace").decode().split())
+    return line if len(line) <= 100 else line[:100] + "..."
+
+
+def _read(source: Source, text: str) -> Override | None:
+    key, equals, value = (part.strip() for part in text.partition("="))
+    if not equals:
+        raise UserError(f"{source.origin}: has no '=': write key=value, such as lr=1e-3,1e-2")
+    if key not in KEYS and key not in TEXTS:
+        raise UserError(f"{source.origin}: unknown key {_shown(key)!r}; {nearest(key, [*KEYS, *TEXTS])}")
+    node = source.compose(value)
+    if node is None or (is_null(node) and not node.value):
+        raise UserError(f"{source.origin}: the value of {key} is empty: write {key}=value")
+    if key in TEXTS:
+        words = source.text(node, key)
+        return None if words is None else Override(key, words, text)
+    if isinstance(node, yaml.ScalarNode) and node.style is None and "," in node.value:
+        node = source.compose(f"[{value}]")
+    axis = None if node is None else read_axis(source, node, key, KEYS[key])
+    if axis is None:
+        return None
+    return Override(key, _slug(value, axis), text, axis, single=isinstance(node, yaml.ScalarNode))
+
+
+def _slug(value: str, axis: Axis) -> str:
+    """The values in one spelling; what builds an axis, as it was typed."""
+    if value.startswith("{") or axis.count > 20:
+        return re.sub(r"[^A-Za-z0-9.+-]+", "-", value).strip("-")
+    return ",".join(str(item).lower() for item in axis)
+
+
+def apply(override: Override, group: Group, notes: Notes) -> Group:
+    """The group with the key replaced where it stands; a key that stands nowhere goes to base, an axis to the grid."""
+    key, axis = override.key, override.axis
+    if axis is None:
+        return group
+    beside = [name for zipped in group.zips if key in zipped for name in zipped if name != key]
+    if any(key in zipped for zipped in group.zips):
+        others = f" beside {', '.join(beside)}" if beside else ""
+        notes.fault(f"override {_shown(override.typed)}: {key} stands in a zip group{others}: change it in the file")
+        return group
+    if key in group.grid or not override.single:
+        base = {name: value for name, value in group.base.items() if name != key}
+        return replace(group, base=base, grid={**group.grid, key: axis})
+    return replace(group, base={**group.base, key: axis.value(0)})
+
+
+def folder(name: str, overrides: Sequence[Override], scale: float) -> str:
+    """The sweep's folder: its name, and what the command line changed."""
+    changes = sorted(f"{override.key}={override.text}" for override in overrides if override.axis is not None)
+    if scale != 1.0:
+        changes.append(f"scale={scale:g}")
+    slug = "".join(f"+{change}" for change in changes)
+    if len(slug) > LONGEST_SLUG:
+        slug = f"{slug[: LONGEST_SLUG - 9]}-{hashlib.sha256(slug.encode()).hexdigest()[:8]}"
+    return name + slug

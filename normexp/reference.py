@@ -1,0 +1,69 @@
+"""The config reference, made from the key table: `python -m normexp.reference [--check] README.md`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from normexp.errors import EXIT_OK, EXIT_RUNS_FAILED, EXIT_USAGE, UserError
+from normexp.keys import Key, Value
+from normexp.run import KEYS
+
+BEGIN = "<!-- config reference -->"
+END = "<!-- end -->"
+
+
+def config_table() -> str:
+    """The keys of a run as a Markdown table, one row each."""
+    rows = [("key", "values (default first)", "limits", "matters when", "meaning"), ("---",) * 5]
+    for name, key in KEYS.items():
+        limits = key.limits() if key.choices is None and key.kind is not bool else ""
+        rows.append((f"`{name}`", _values(key), limits, key.matters_when, key.help))
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
+
+
+def replaced(text: str) -> str:
+    """A document with what stands between the markers replaced by the table. Raises UserError without markers."""
+    head, begin, rest = text.partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not begin or not end:
+        raise UserError(f"no {BEGIN} ... {END} in the text: put both where the table belongs")
+    return f"{head}{BEGIN}\n\n{config_table()}\n\n{END}{tail}"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Rewrite each file in place; with --check, only tell whether it is up to date. Returns the exit code."""
+    paths = [Path(argument) for argument in arguments if argument != "--check"]
+    if not paths:
+        print("usage: python -m normexp.reference [--check] FILE...", file=sys.stderr)
+        return EXIT_USAGE
+    code = EXIT_OK
+    for path in paths:
+        try:
+            text = path.read_text(encoding="utf-8")
+            fresh = replaced(text)
+        except (OSError, UnicodeDecodeError, UserError) as error:
+            print(f"{path}: {error}", file=sys.stderr)
+            return EXIT_USAGE
+        if fresh == text:
+            continue
+        if "--check" in arguments:
+            print(f"{path}: the config reference is out of date: run python -m normexp.reference {path}")
+            code = EXIT_RUNS_FAILED
+        else:
+            path.write_text(fresh, encoding="utf-8")
+    return code
+
+
+def _values(key: Key) -> str:
+    values: list[Value] = [key.default]
+    if key.choices is not None:
+        values += [word for word in key.choices() if word != key.default]
+    elif key.kind is bool:
+        values.append(not key.default)
+    return ", ".join(str(value).lower() if isinstance(value, bool) else f"{value}" for value in values)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
