@@ -1,0 +1,61 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from normexp.errors import UserError
+
+SUFFIX = ".tmp"
+
+
+class StorageError(UserError):
+    """The disk would not take a file: full, read-only, gone. Names the path and the reason."""
+
+
+@contextlib.contextmanager
+def storage_errors(path: Path, doing: str = "write") -> Iterator[None]:
+    """Turn an OSError into a StorageError about `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"cannot {doing} {path}: {error.strerror or error}") from error
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write to a temporary name in the same folder, fsync, rename. Text becomes UTF-8. Raises StorageError."""
+    data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{SUFFIX}")
+    with storage_errors(path):
+        try:
+            with temporary.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
+        sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames and removals in a folder outlast a power cut, where the system can."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what killed writers left in a folder. Raises StorageError."""
+    with storage_errors(folder, "clean"):
+        for path in folder.glob(f".*{SUFFIX}"):
+            path.unlink(missing_ok=True)

@@ -1,0 +1,100 @@
+"""Text tables on a terminal or in a pipe: never cut, and never more than the output can encode."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from rich import box
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from normexp.markdown import NO_RUNS, cell_table, reference_losses
+from normexp.pivot import TextTable
+
+if TYPE_CHECKING:
+    from normexp.report import Report
+
+WIDE = 10_000
+"""Columns where nobody looks at a screen: one line a row, however long."""
+
+PLAIN = str.maketrans({"±": "+/-", "–": "-", "—": "-", "×": "x", "…": "..."})
+
+
+class Uncut:
+    """A text table, in columns where they fit the width, else record by record."""
+
+    def __init__(self, table: TextTable) -> None:
+        self.table = table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        table = self.table
+        if table.title:
+            yield _text(table.title, options, style="bold")
+        if not table.rows:
+            yield _text(NO_RUNS, options)
+        else:
+            columns = _columns(table, options)
+            fits = console.measure(columns, options=options.update(width=WIDE)).minimum <= options.max_width
+            yield columns if fits else Group(*_by_record(table, options))
+        if table.note:
+            yield _text(table.note, options)
+
+
+class Encodable:
+    """A paragraph in characters that the output has."""
+
+    def __init__(self, text: str, style: str = "") -> None:
+        self.text, self.style = text, style
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        yield _text(self.text, options, style=self.style)
+
+
+def console(report: Report) -> RenderableType:
+    """A report for people: title, pivots, cells (where there is no pivot), reference losses, warnings, conclusion."""
+    parts: list[RenderableType] = [Encodable(report.plan.title or report.plan.name, "bold")]
+    tables: Sequence[TextTable] = report.pivots or [cell_table(report.plan, report.summary)]
+    parts += [Uncut(table) for table in tables]
+    references = reference_losses(report.summary)
+    parts += [Encodable(references)] if references else []
+    parts += [Encodable(f"warning: {warning}", "yellow") for warning in report.warnings]
+    parts.append(Encodable(report.conclusion))
+    return Group(*parts)
+
+
+def output(file: TextIO | None = None) -> Console:
+    """A console for results (standard output by default): as wide as the terminal, or unbounded where it is none."""
+    stream = sys.stdout if file is None else file
+    found = Console(file=stream, highlight=False, markup=False, emoji=False)
+    return found if found.is_terminal else Console(file=stream, width=WIDE, highlight=False, markup=False, emoji=False)
+
+
+def encodable(text: str, encoding: str) -> str:
+    """The text with what the encoding lacks replaced, by look-alikes where there are some."""
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return text.translate(PLAIN).encode(encoding, "replace").decode(encoding)
+    return text
+
+
+def _text(text: str, options: ConsoleOptions, style: str = "") -> Text:
+    return Text(encodable(text, options.encoding), style=style, overflow="fold")
+
+
+def _columns(table: TextTable, options: ConsoleOptions) -> Table:
+    columns = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, safe_box=True)
+    for name in table.header:
+        columns.add_column(_text(name, options), no_wrap=True)
+    for row in table.rows:
+        columns.add_row(*(_text(cell, options) for cell in row))
+    return columns
+
+
+def _by_record(table: TextTable, options: ConsoleOptions) -> Iterator[Text]:
+    for row in table.rows:
+        told = [f"{name}: {cell}" for name, cell in zip(table.header, row, strict=True) if cell]
+        yield _text("\n".join(told) + "\n", options)

@@ -1,0 +1,47 @@
+"""How values, losses and combinations of values are written where people read them (never in data)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from normexp.keys import Value
+
+
+def value_text(key: str, value: Value) -> str:
+    """A config value: switches as in YAML, learning rates at three significant digits."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:.3g}" if key == "lr" else f"{value:g}"
+    return str(value)
+
+
+def values_text(values: Mapping[str, Value]) -> str:
+    """`position post, lr 0.003`; a label stands first and bare, an empty one is left out."""
+    named = [f"{key} {value_text(key, value)}" for key, value in values.items() if key != "label"]
+    label = values.get("label")
+    return ", ".join([str(label), *named] if label else named)
+
+
+def loss_text(loss: float, digits: int = 3) -> str:
+    """A loss in nats: fixed digits while it is of the size of a loss, else three significant ones."""
+    if math.isnan(loss):
+        return ""
+    return f"{loss:.{digits}f}" if abs(loss) < 100 else f"{loss:.3g}"
+
+
+def range_text(numbers: Iterable[int]) -> str:
+    """`12` or `12–33`."""
+    found = sorted(set(numbers))
+    return "" if not found else str(found[0]) if len(found) == 1 else f"{found[0]}–{found[-1]}"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 run`, `2 runs`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def listed(items: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return " and ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)

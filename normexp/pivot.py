@@ -1,0 +1,140 @@
+"""A sweep as tables of rows by columns, each cell in a few words that tell the dead from the living."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from normexp.keys import Value
+from normexp.labels import loss_text, range_text, value_text, values_text
+from normexp.plan import Plan, Published
+from normexp.record import Outcome, Status
+from normexp.summary import Cell, Run, cells, final_loss
+from normexp.tables import PENDING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+Combination = tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextTable:
+    """A table as text: each row has as many cells as the header. `note` stands below it."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+
+def pivot(plan: Plan, runs: pd.DataFrame) -> list[TextTable]:
+    """The plan's pivot, a table for each label and each combination of the axes that it does not name."""
+    if plan.pivot is None:
+        return []
+    row_keys, column_keys = plan.pivot.rows, plan.pivot.columns
+    named = {*row_keys, *column_keys}
+    groups: dict[tuple[Value, ...], list[Cell]] = {}
+    for cell in cells(plan, runs):
+        rest = {key: value for key, value in cell.values.items() if key not in named}
+        groups.setdefault(tuple(rest.values()), []).append(cell)
+    tables = []
+    for group in groups.values():
+        rest = {key: value for key, value in group[0].values.items() if key not in named}
+        tables.append(_table(values_text(rest), row_keys, column_keys, group, plan.published))
+    return tables
+
+
+def _table(
+    title: str,
+    row_keys: Sequence[str],
+    column_keys: Sequence[str],
+    group: Sequence[Cell],
+    published: Iterable[Published],
+) -> TextTable:
+    texts: dict[tuple[Combination, Combination], str] = {}
+    sources: dict[str, None] = {}
+    for cell in group:
+        values = _all_values(cell)
+        found = [item for item in published if all(values.get(key) == value for key, value in item.where.items())]
+        sources |= dict.fromkeys(item.source for item in found)
+        beside = "".join(f" [{item.text}]" for item in found)
+        place = tuple(values[key] for key in row_keys), tuple(values[key] for key in column_keys)
+        texts[place] = cell_text(cell) + beside
+    rows, columns = _ordered(row for row, _ in texts), _ordered(column for _, column in texts)
+    return TextTable(
+        title=title,
+        header=(" / ".join(row_keys), *(_heading(column_keys, column) for column in columns)),
+        rows=tuple((_heading(row_keys, row), *(texts.get((row, column), "") for column in columns)) for row in rows),
+        note=f"In brackets: {'; '.join(sources)}." if sources else "",
+    )
+
+
+def _ordered(found: Iterable[Combination]) -> list[Combination]:
+    """Distinct combinations, sorted key by key in the order in which each key's values first come."""
+    distinct = list(dict.fromkeys(found))
+    ranks = [list(dict.fromkeys(values)) for values in zip(*distinct, strict=True)]
+    return sorted(distinct, key=lambda values: [rank.index(value) for rank, value in zip(ranks, values, strict=True)])
+
+
+def _all_values(cell: Cell) -> Mapping[str, Value]:
+    """What was asked for in a cell; keys that are no axis as its run has them."""
+    return cell.point.config.to_dict() | cell.values
+
+
+def _heading(keys: Sequence[str], values: Sequence[Value]) -> str:
+    """Words speak for themselves; numbers and switches are named."""
+    texts = []
+    for key, value in zip(keys, values, strict=True):
+        text = value_text(key, value)
+        texts.append(text if key == "norm" or (isinstance(value, str) and value != "none") else f"{key} {text}")
+    return ", ".join(texts)
+
+
+def cell_text(cell: Cell) -> str:
+    """`1.865`, `plateau 4.07`, `nan @12`; of several runs `1.87 ± 0.02 (3)`, `1.87 (1 of 3); 2 of 3 nan @12–33`."""
+    groups: dict[str, list[Run]] = {}
+    for run in sorted(cell.runs, key=_rank):
+        groups.setdefault(_kind(run), []).append(run)
+    total = len(cell.runs)
+    if total == 1:
+        return _single(next(iter(groups)), cell.runs[0])
+    return "; ".join(_several(kind, found, total) for kind, found in groups.items())
+
+
+def _rank(run: Run) -> int:
+    order = [*Outcome]
+    return order.index(Outcome(run["outcome"])) if run["status"] == Status.DONE else len(order)
+
+
+def _kind(run: Run) -> str:
+    """The outcome of a done run, the status of any other."""
+    if run["status"] != Status.DONE:
+        return PENDING if run["status"] == Status.INTERRUPTED else str(run["status"])
+    return str(run["outcome"])
+
+
+def _single(kind: str, run: Run) -> str:
+    if run["status"] != Status.DONE:
+        return kind
+    if run["outcome"] == Outcome.NONFINITE:
+        return f"{run['kind']} @{run['step']}"
+    loss = final_loss(run)
+    return loss_text(loss) if kind == Outcome.LEARNED else f"{kind} {loss_text(loss, 2)}"
+
+
+def _several(kind: str, found: Sequence[Run], total: int) -> str:
+    share = f"({total})" if len(found) == total else f"({len(found)} of {total})"
+    first = found[0]
+    if first["status"] != Status.DONE:
+        return f"{len(found)} of {total} {kind}"
+    if first["outcome"] == Outcome.NONFINITE:
+        kinds = "/".join(sorted({run["kind"] for run in found}, reverse=True))
+        return f"{len(found)} of {total} {kinds} @{range_text(run['step'] for run in found)}"
+    losses = [final_loss(run) for run in found]
+    word = "" if kind == Outcome.LEARNED else f"{kind} "
+    spread = f" ± {loss_text(statistics.stdev(losses), 2)}" if len(losses) > 1 else ""
+    return f"{word}{loss_text(statistics.fmean(losses), 2)}{spread} {share}"

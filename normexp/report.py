@@ -1,0 +1,106 @@
+"""Everything derived from a results folder, made again from what is on disk: tables, summary, figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from normexp import tables
+from normexp.errors import UserError
+from normexp.labels import listed, plural
+from normexp.markdown import document
+from normexp.pivot import TextTable, pivot
+from normexp.plan import Plan
+from normexp.record import RunRecord, Traces
+from normexp.store import FIGURES, Store
+from normexp.summary import conclusion, summarize
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COMPARED = ("normexp", "torch", "threads")
+"""What of the environment must agree for losses to be comparable bit by bit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """A results folder as it is now, ended or not. `markdown` is the text of summary.md."""
+
+    plan: Plan
+    records: Mapping[str, RunRecord]
+    runs: pd.DataFrame
+    summary: pd.DataFrame
+    conclusion: str
+    pivots: tuple[TextTable, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def markdown(self) -> str:
+        """The text of summary.md."""
+        return document(self.plan, self.conclusion, self.pivots, self.summary, self.warnings)
+
+
+def read(store: Store) -> Report:
+    """The report of a folder; nothing is written. Raises UserError where it is not a results folder."""
+    plan, records = store.read_plan(), store.records()
+    runs = tables.runs(plan, records)
+    return Report(
+        plan=plan,
+        records=records,
+        runs=runs,
+        summary=summarize(plan, runs),
+        conclusion=conclusion(plan, runs),
+        pivots=tuple(pivot(plan, runs)),
+        warnings=(*plan.warnings, *store.warnings, *warnings(records, store.strays())),
+    )
+
+
+def rebuild(store: Store, *, figures: bool = False) -> Report:
+    """Read a folder and write its tables and, if asked, its figures. Raises UserError, StorageError."""
+    report = read(store)
+    store.write_derived("points.csv", tables.to_csv(tables.points(report.plan)))
+    store.write_derived("runs.csv", tables.to_csv(report.runs))
+    store.write_derived("timings.csv", tables.to_csv(tables.timings(report.plan, report.records)))
+    store.write_derived("summary.csv", tables.to_csv(report.summary))
+    store.write_derived("summary.md", report.markdown)
+    if figures:
+        write_figures(store, report)
+    return report
+
+
+def write_figures(store: Store, report: Report) -> None:
+    """Draw the sweep's figures, each as SVG and PNG with its data beside it. Raises StorageError."""
+    from normexp import figuredata
+    from normexp.figures import draw_curves, draw_lr_sensitivity, render
+
+    def traces(run_id: str) -> Traces:
+        try:
+            return store.traces(run_id)
+        except UserError:
+            return Traces(curve=())
+
+    curves = figuredata.curves(report.plan, report.records, traces)
+    drawn = {"curves": (draw_curves(curves), curves.data)}
+    sensitivity = figuredata.lr_sensitivity(report.plan, report.runs)
+    if sensitivity is not None:
+        drawn["lr_sensitivity"] = (draw_lr_sensitivity(sensitivity), sensitivity.data)
+    for name, (figure, data) in drawn.items():
+        for suffix, content in render(figure).items():
+            store.write_derived(f"{FIGURES}/{name}.{suffix}", content)
+        store.write_derived(f"{FIGURES}/{name}.csv", tables.to_csv(data))
+
+
+def warnings(records: Mapping[str, RunRecord], strays: list[str]) -> list[str]:
+    """What a reader of the tables should know: stale runs, mixed environments, runs that no point asks for."""
+    told = []
+    stale = sum(record.stale for record in records.values())
+    if stale:
+        told.append(f"{plural(stale, 'run')} stale: this version gives other numbers; --refresh runs them again")
+    for name in COMPARED:
+        found = sorted({str(record.environment[name]) for record in records.values() if name in record.environment})
+        if len(found) > 1:
+            told.append(f"runs were made with different {name}: {listed(found)}")
+    if strays:
+        told.append(f"{plural(len(strays), 'stored run')} that no point asks for any more: {listed(strays[:5])}")
+    return told

@@ -1,0 +1,228 @@
+"""The only reader and writer of results/.
+
+A run has ended when its run.json is there: it is written last. Everything outside of runs/, sweep.yaml and
+manifest.json is derived, and can be made again from them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from normexp import codec, manifest
+from normexp.atomic import StorageError, remove_leftovers, storage_errors, sync_folder, write_atomically
+from normexp.errors import UserError
+from normexp.lock import HOLDER, LOCK, driver_lock
+from normexp.plan import Plan
+from normexp.record import RunRecord, Status, Traces
+
+__all__ = ["StorageError", "Store"]
+
+RUN, CURVE, LAYERS, DEATH, LOG = "run.json", "curve.csv", "layers.csv", "death.csv", "log.txt"
+SWEEP, MANIFEST, RUNS, FIGURES = "sweep.yaml", "manifest.json", "runs", "figures"
+TABLES = ("points.csv", "runs.csv", "timings.csv", "summary.csv", "summary.md")
+OURS = {SWEEP, MANIFEST, RUNS, FIGURES, *TABLES, "report.html", LOCK, HOLDER}
+SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=-]*$")
+
+
+class Store:
+    """A results folder. `warnings` tells what the last `records` could not use."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.warnings: list[str] = []
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the folder as its one driver, making it if need be.
+
+        Raises UserError at once where another driver has it, or where it is not a folder of ours.
+        """
+        self._make()
+        with driver_lock(self.folder):
+            yield
+
+    def begin(self, plan: Plan, argv: Sequence[str], *, force: bool) -> None:
+        """Take the folder for a plan: write sweep.yaml and manifest.json, remove what killed writers left.
+
+        Raises UserError where the folder cannot be written, is not normexp's, or (without `force`) holds the runs
+        of a sweep that shares none with the plan.
+        """
+        self._make()
+        if not force:
+            self._refuse_other_sweep(plan)
+        with storage_errors(self.folder / RUNS, "make"):
+            (self.folder / RUNS).mkdir(exist_ok=True)
+        for folder in (self.folder, self.folder / FIGURES, *(self.folder / RUNS).iterdir()):
+            remove_leftovers(folder)
+        write_atomically(self.folder / SWEEP, plan.source)
+        write_atomically(self.folder / MANIFEST, manifest.manifest_json(plan, argv=argv, commit=git_commit()))
+
+    def write(self, record: RunRecord) -> None:
+        """Store a run that has ended, in place of any older record. Raises StorageError: it then counts as pending."""
+        folder, text = self._run_folder(record.run_id), codec.record_to_json(record)
+        traces = record.traces or Traces(curve=())
+        files = {
+            CURVE: codec.curve_to_csv(traces.curve),
+            LAYERS: codec.signal_to_csv(traces.layers),
+            DEATH: codec.signal_to_csv(traces.death_layers) if traces.death_layers else None,
+            LOG: (record.error or "") if record.log is None else record.log,
+        }
+        with storage_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / RUN).unlink(missing_ok=True)
+            sync_folder(folder)
+        for name, content in files.items():
+            if content is not None:
+                write_atomically(folder / name, content)
+            else:
+                with storage_errors(folder / name, "remove"):
+                    (folder / name).unlink(missing_ok=True)
+        write_atomically(folder / RUN, text)
+
+    def write_derived(self, name: str, content: str | bytes) -> None:
+        """Write a table, a figure or a report, named relative to the folder. Raises StorageError."""
+        path = self.folder / name
+        with storage_errors(path.parent):
+            path.parent.mkdir(exist_ok=True)
+        write_atomically(path, content)
+
+    def records(self) -> dict[str, RunRecord]:
+        """Run id to record of the manifest's runs that have ended, without traces and logs, in order."""
+        self.warnings, found = [], {}
+        for run_id in manifest.run_ids(self._manifest()):
+            record = self._record(run_id)
+            if record is not None:
+                found[run_id] = record
+        return found
+
+    def read(self, run_id: str) -> RunRecord | None:
+        """One record with its traces and log; None where it has not ended. Raises UserError for a broken file."""
+        record = self._record(run_id)
+        return record and replace(record, traces=self.traces(run_id), log=self.log(run_id))
+
+    def traces(self, run_id: str) -> Traces:
+        """Curve and layers of a run, empty where there are none. Raises UserError for a broken file."""
+        return Traces(
+            curve=self._read_csv(run_id, CURVE, codec.curve_from_csv),
+            layers=self._read_csv(run_id, LAYERS, codec.signal_from_csv),
+            death_layers=self._read_csv(run_id, DEATH, codec.signal_from_csv),
+        )
+
+    def log(self, run_id: str) -> str:
+        """What a run printed."""
+        path = self._run_folder(run_id) / LOG
+        return path.read_bytes().decode("utf-8", "replace") if path.is_file() else ""
+
+    def strays(self) -> list[str]:
+        """Ids of stored runs that no point of the manifest asks for."""
+        return sorted(self._ended() - set(manifest.run_ids(self._manifest())))
+
+    def read_plan(self) -> Plan:
+        """The plan, from manifest.json. Raises UserError where there is none, or a broken one."""
+        found, sweep = self._manifest(), self.folder / SWEEP
+        try:
+            return manifest.plan_of(found, sweep.read_bytes().decode("utf-8", "replace") if sweep.is_file() else "")
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{self.folder / MANIFEST}: {error}: run the sweep again") from error
+
+    def find_elsewhere(self, root: Path, run_id: str) -> Store | None:
+        """Another sweep's folder under `root` that holds this run, done and not stale."""
+        for folder in sorted(root.iterdir()) if root.is_dir() else []:
+            other = Store(folder)
+            path = other._run_folder(run_id) / RUN
+            if path.is_file() and folder.resolve() != self.folder.resolve():
+                record = other._record(run_id)
+                if record is not None and record.status is Status.DONE and not record.stale:
+                    return other
+        return None
+
+    def copy_from(self, other: Store, run_id: str) -> RunRecord:
+        """Store another folder's record of a run here, marked `reused_from`. Raises UserError, StorageError."""
+        record = other.read(run_id)
+        if record is None:
+            raise UserError(f"{other.folder} has no record of {run_id}")
+        record = replace(record, reused_from=other.folder.name)
+        self.write(record)
+        return record
+
+    def _run_folder(self, run_id: str) -> Path:
+        if not SAFE.match(run_id):
+            raise UserError(f"{run_id!r} is not a run id")
+        return self.folder / RUNS / run_id
+
+    def _record(self, run_id: str) -> RunRecord | None:
+        path = self._run_folder(run_id) / RUN
+        try:
+            record = codec.record_from_json(path.read_text("utf-8"))
+            if record.run_id != run_id:
+                raise ValueError(f"its config is that of {record.run_id}")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError) as error:
+            self.warnings.append(f"{path} cannot be used ({error}): the run counts as pending")
+            return None
+        return record
+
+    def _read_csv(self, run_id: str, name: str, parse: Any) -> Any:
+        path = self._run_folder(run_id) / name
+        try:
+            return parse(path.read_bytes().decode("utf-8"))
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError) as error:
+            raise UserError(f"{path}: {error}") from error
+
+    def _manifest(self) -> dict[str, Any]:
+        path = self.folder / MANIFEST
+        try:
+            return manifest.parse(path.read_text("utf-8"))
+        except (FileNotFoundError, NotADirectoryError):
+            raise UserError(f"{self.folder} is not a results folder: it has no {MANIFEST}") from None
+        except (OSError, ValueError) as error:
+            raise UserError(f"{path}: {error}") from error
+
+    def _ended(self) -> set[str]:
+        return {path.parent.name for path in (self.folder / RUNS).glob(f"*/{RUN}")}
+
+    def _make(self) -> None:
+        """Make the folder, or refuse one with files that are not ours. Raises UserError."""
+        with storage_errors(self.folder, "make"):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            names = {path.name for path in self.folder.iterdir()}
+        foreign = sorted(name for name in names - OURS if not name.endswith(".tmp"))
+        if MANIFEST in names or foreign:
+            try:
+                self._manifest()
+            except UserError as error:
+                if foreign or MANIFEST not in names:
+                    raise UserError(
+                        f"{self.folder} holds files that are not normexp's ({', '.join(foreign[:3])}): "
+                        "choose another folder with --out"
+                    ) from error
+
+    def _refuse_other_sweep(self, plan: Plan) -> None:
+        stored = self._ended()
+        if not stored or not (self.folder / MANIFEST).exists():
+            return
+        old, new = self._manifest()["runs"], manifest.stored_form(plan)
+        if not (stored | set(old)) & set(new):
+            raise UserError(
+                f"{self.folder} belongs to another sweep, whose {len(stored)} stored runs this one shares none of:",
+                *manifest.differences(old, new),
+                "choose another name or --out, or take the folder over with --force",
+            )
+
+
+def git_commit() -> str | None:
+    """The commit of the working directory, if it is in a Git repository."""
+    try:
+        told = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return told.stdout.strip()

@@ -1,0 +1,228 @@
+"""From runs to cells: counts that add up, medians in which the dead count, and one sentence of conclusion.
+
+A cell is a combination of label and axes without the seed. A run that answers several points counts in each cell that
+asks for it.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from normexp import tables
+from normexp.keys import Value
+from normexp.labels import listed, loss_text, plural, range_text, value_text, values_text
+from normexp.plan import Plan, Point
+from normexp.record import SURVIVED, Outcome, Status
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FAILED = (Status.FAILED, Status.KILLED, Status.TIMEOUT)
+LISTED_VALUES = 6
+"""An axis with more values is told by its best and its worst in the conclusion."""
+
+VERBS = {
+    Outcome.PLATEAU: "ended on a plateau",
+    Outcome.UNSETTLED: "never settled",
+    Outcome.DIVERGED: "diverged",
+    Outcome.NONFINITE: "died non-finite",
+}
+
+Run = dict[str, Any]
+"""A row of runs.csv; missing numbers are NaN or NA."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """Label and values of one combination, and the distinct runs that answer it, one a seed."""
+
+    values: dict[str, Value]
+    point: Point
+    runs: tuple[Run, ...]
+
+    @property
+    def done(self) -> list[Run]:
+        """The runs whose training came to a result."""
+        return [run for run in self.runs if run["status"] == Status.DONE]
+
+    @property
+    def survivors(self) -> list[Run]:
+        """The runs whose final losses are averaged."""
+        return [run for run in self.done if run["outcome"] in SURVIVED]
+
+    @property
+    def median(self) -> float:
+        """Of the final losses of the done runs, in nats, the dead as infinity; NaN where none is done."""
+        losses = [final_loss(run) for run in self.done]
+        return statistics.median(losses) if losses else math.nan
+
+
+def final_loss(run: Run) -> float:
+    """Final validation loss of a done run in nats, infinite where it has none."""
+    loss = run["final_val_loss"]
+    return math.inf if run["outcome"] == Outcome.NONFINITE or not math.isfinite(loss) else float(loss)
+
+
+def cells(plan: Plan, runs: pd.DataFrame) -> list[Cell]:
+    """The cells in the order in which the points come."""
+    by_id: dict[str, Any] = {row["run_id"]: row for row in runs.to_dict("records")}
+    first: dict[tuple[Any, ...], Point] = {}
+    members: dict[tuple[Any, ...], dict[str, Run]] = {}
+    axes = [axis for axis in plan.axes if axis != "seed"]
+    for point in plan.points:
+        place = (point.label, *(point.values[axis] for axis in axes))
+        first.setdefault(place, point)
+        run_id = point.config.run_id
+        members.setdefault(place, {})[run_id] = by_id[run_id]
+    return [
+        Cell(
+            values=dict(zip(["label", *axes], place, strict=True)),
+            point=first[place],
+            runs=tuple(found.values()),
+        )
+        for place, found in members.items()
+    ]
+
+
+def summarize(plan: Plan, runs: pd.DataFrame) -> pd.DataFrame:
+    """One row a cell. planned = done + failed + pending, and done is the sum of the five outcomes."""
+    axes = [axis for axis in plan.axes if axis != "seed"]
+    numbers = ("survivors", "median_val_loss", "mean_val_loss", "std_val_loss", "low95_val_loss", "high95_val_loss")
+    references = ("learned_fraction", "floor", "guess", "bigram")
+    counts = [name for name in tables.SUMMARY_COUNTS if "_" not in name]
+    columns = ["label", *axes, *counts, *numbers, *references, "first_dead_step", "last_dead_step", "stale_runs"]
+    rows = (cell.values | _counts(cell) | _losses(cell) for cell in cells(plan, runs))
+    return tables.frame(rows, columns)
+
+
+def by_loss(summary: pd.DataFrame) -> pd.DataFrame:
+    """The cells by median loss, lowest first; infinite ones, then those without a result, last."""
+    return summary.sort_values("median_val_loss", kind="stable", na_position="last")
+
+
+def best(found: Sequence[Cell]) -> Cell | None:
+    """The cell with the lowest finite median, None where there is none."""
+    finite = [cell for cell in found if math.isfinite(cell.median)]
+    return min(finite, key=lambda cell: cell.median) if finite else None
+
+
+def _counts(cell: Cell) -> dict[str, Any]:
+    outcomes = [run["outcome"] for run in cell.done]
+    failed = sum(run["status"] in FAILED for run in cell.runs)
+    deaths = [run["step"] for run in cell.done if run["outcome"] == Outcome.NONFINITE]
+    return {
+        "planned": len(cell.runs),
+        "done": len(cell.done),
+        **{outcome.value: outcomes.count(outcome) for outcome in Outcome},
+        "failed": failed,
+        "pending": len(cell.runs) - len(cell.done) - failed,
+        "first_dead_step": min(deaths, default=None),
+        "last_dead_step": max(deaths, default=None),
+        "stale_runs": sum(run["stale"] is True for run in cell.runs),
+    }
+
+
+def _losses(cell: Cell) -> dict[str, Any]:
+    survivors = cell.survivors
+    losses = [final_loss(run) for run in survivors]
+    row: dict[str, Any] = {"survivors": f"{len(survivors)}/{len(cell.done)}", "median_val_loss": cell.median}
+    if cell.done:
+        row |= {name: cell.done[0][name] for name in ("floor", "guess", "bigram")}
+    if survivors:
+        row["mean_val_loss"] = statistics.fmean(losses)
+        row["learned_fraction"] = statistics.fmean(run["learned_fraction"] for run in survivors)
+    if len(survivors) > 1:
+        spread = statistics.stdev(losses)
+        half = t_quantile(len(survivors) - 1) * spread / math.sqrt(len(survivors))
+        row |= {"std_val_loss": spread}
+        row |= {"low95_val_loss": row["mean_val_loss"] - half, "high95_val_loss": row["mean_val_loss"] + half}
+    return row
+
+
+def t_quantile(freedom: int) -> float:
+    """The 97.5 % quantile of Student's t."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, 0.975))
+
+
+def conclusion(plan: Plan, runs: pd.DataFrame) -> str:
+    """What happened, which axis made the difference, and where the loss is lowest: derived from outcomes alone."""
+    found = cells(plan, runs)
+    rows: list[Run] = list({run["run_id"]: run for cell in found for run in cell.runs}.values())
+    done = [run for run in rows if run["status"] == Status.DONE]
+    if not rows:
+        return "No runs."
+    unfinished = _unfinished(rows)
+    if not done:
+        return f"No run has come to a result yet: {unfinished}."
+    sentences = [_happened(done) + (f"; {unfinished}." if unfinished else ".")]
+    sentences.append(_difference(plan, found, done))
+    top = best(found)
+    sentences.append(_best(top) if top else "No cell has a finite median loss.")
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _happened(done: Sequence[Run]) -> str:
+    outcomes = [run["outcome"] for run in done]
+    parts = [f"{outcomes.count(outcome)} {verb}" for outcome, verb in VERBS.items() if outcome in outcomes]
+    deaths = range_text(run["step"] for run in done if run["outcome"] == Outcome.NONFINITE)
+    if deaths:
+        parts[-1] += f" (step {deaths})"
+    learned = f"{outcomes.count(Outcome.LEARNED)} of {plural(len(done), 'finished run')} learned"
+    return f"{learned}; {listed(parts)}" if parts else learned
+
+
+def _unfinished(rows: Sequence[Run]) -> str:
+    failed = sum(run["status"] in FAILED for run in rows)
+    pending = sum(run["status"] != Status.DONE for run in rows) - failed
+    parts = [f"{count} {word}" for count, word in ((failed, "failed"), (pending, "pending")) if count]
+    return listed(parts) if parts else ""
+
+
+def _difference(plan: Plan, found: Sequence[Cell], done: Sequence[Run]) -> str:
+    if len(done) < 2:
+        return ""
+    if len({run["outcome"] for run in done}) == 1:
+        return "The outcome is the same everywhere."
+    shares = {axis: _shares(axis, found) for axis in (*plan.axes, "label") if axis != "seed"}
+    widest = max(shares, key=lambda axis: _spread(shares[axis]))
+    told = shares[widest]
+    if _spread(told) == 0:
+        return "No axis changes how many learn."
+    if len(told) > LISTED_VALUES:
+        told = [max(told, key=_share), min(told, key=_share)]
+    texts = [f"{value_text(widest, value)} {learned} of {count}" for value, learned, count in told]
+    return f"What separates them most is {widest} (learned: {', '.join(texts)})."
+
+
+def _shares(axis: str, found: Sequence[Cell]) -> list[tuple[Value, int, int]]:
+    """(value, learned, done) over the distinct done runs of each value."""
+    by_value: dict[Value, dict[str, bool]] = {}
+    for cell in found:
+        outcomes = by_value.setdefault(cell.values[axis], {})
+        outcomes |= {run["run_id"]: run["outcome"] == Outcome.LEARNED for run in cell.done}
+    return [(value, sum(told.values()), len(told)) for value, told in by_value.items() if told]
+
+
+def _share(told: tuple[Value, int, int]) -> float:
+    return told[1] / told[2]
+
+
+def _spread(told: Sequence[tuple[Value, int, int]]) -> float:
+    shares = [_share(value) for value in told]
+    return max(shares) - min(shares)
+
+
+def _best(cell: Cell) -> str:
+    losses, run = [final_loss(run) for run in cell.done], cell.done[0]
+    name = values_text(cell.values) or "the one cell"
+    what = "final loss" if len(losses) == 1 else f"median final loss of {plural(len(losses), 'run')}"
+    return (
+        f"Lowest {what}: {loss_text(cell.median)} with {name} "
+        f"(floor {loss_text(run['floor'])}, guess {loss_text(run['guess'])})."
+    )

@@ -1,0 +1,175 @@
+"""Plan and records as data frames with fixed columns; the same frames come back from their CSV files."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from normexp.plan import Plan
+from normexp.record import Result, RunRecord
+from normexp.run import KEYS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PENDING = "pending"
+"""Status of a run without a record."""
+
+TEXT, INTEGER, NUMBER, SWITCH = "str", "Int64", "float64", "boolean"
+_KINDS = {str: TEXT, int: INTEGER, float: NUMBER, bool: SWITCH}
+
+CONFIG_COLUMNS = {name: _KINDS[key.kind] for name, key in KEYS.items()}
+RESULT_COLUMNS = {
+    "step": INTEGER,
+    "kind": TEXT,
+    "where": TEXT,
+    "tensor": TEXT,
+    "layer": INTEGER,
+    "final_val_loss": NUMBER,
+    "best_val_loss": NUMBER,
+    "init_val_loss": NUMBER,
+    "floor": NUMBER,
+    "guess": NUMBER,
+    "bigram": NUMBER,
+    "learned_fraction": NUMBER,
+    "steps_done": INTEGER,
+    "peak_lr": NUMBER,
+    "parameters": INTEGER,
+    "numerics": INTEGER,
+    "stale": SWITCH,
+}
+RUN_COLUMNS = {"run_id": TEXT, "status": TEXT, "outcome": TEXT, "trend": TEXT} | CONFIG_COLUMNS | RESULT_COLUMNS
+POINT_COLUMNS = {"label": TEXT} | CONFIG_COLUMNS | {"run_id": TEXT}
+SUMMARY_COUNTS = (
+    "planned",
+    "done",
+    "learned",
+    "plateau",
+    "unsettled",
+    "diverged",
+    "nonfinite",
+    "failed",
+    "pending",
+    "first_dead_step",
+    "last_dead_step",
+    "stale_runs",
+)
+SUMMARY_NUMBERS = (
+    "median_val_loss",
+    "mean_val_loss",
+    "std_val_loss",
+    "low95_val_loss",
+    "high95_val_loss",
+)
+SECONDS = ("data", "steps", "eval", "replay", "total")
+SECONDS_SUFFIX = "_seconds"
+
+_DTYPES = (
+    RUN_COLUMNS
+    | POINT_COLUMNS
+    | dict.fromkeys(SUMMARY_COUNTS, INTEGER)
+    | dict.fromkeys(SUMMARY_NUMBERS, NUMBER)
+    | {"reused_from": TEXT, "survivors": TEXT}
+)
+
+
+def dtype(column: str) -> str:
+    """The type of a column of any of our tables; unknown ones are text."""
+    return _DTYPES.get(column, NUMBER if column.endswith(SECONDS_SUFFIX) else TEXT)
+
+
+def frame(rows: Iterable[Mapping[str, Any]], columns: Iterable[str]) -> pd.DataFrame:
+    """Rows under fixed, typed columns. A missing text is empty, any other missing value is NA."""
+    import pandas as pd
+
+    rows = list(rows)
+    data = {}
+    for name in columns:
+        kind = dtype(name)
+        cells = [row.get(name) for row in rows]
+        if kind == TEXT:
+            cells = ["" if cell is None else str(cell) for cell in cells]
+        data[name] = pd.Series(cells, dtype=kind)
+    return pd.DataFrame(data)
+
+
+def points(plan: Plan) -> pd.DataFrame:
+    """One row a point, in order: label, the axes' values as asked, and the run that answers it."""
+    rows = ({"label": point.label, **point.values, "run_id": point.config.run_id} for point in plan.points)
+    return frame(rows, ["label", *plan.axes, "run_id"])
+
+
+def runs(plan: Plan, records: Mapping[str, RunRecord]) -> pd.DataFrame:
+    """One row a distinct run, in order; those without a record are pending. The same records give the same bytes."""
+    rows = []
+    for run_id, config in plan.configs.items():
+        record = records.get(run_id)
+        row: dict[str, Any] = {"run_id": run_id, "status": PENDING, **config.to_dict()}
+        if record is not None:
+            row |= {"status": record.status.value, "numerics": record.numerics, "stale": record.stale}
+            row |= _verdict(record) | (_result(record.result) if record.result else {})
+        rows.append(row)
+    return frame(rows, RUN_COLUMNS)
+
+
+def timings(plan: Plan, records: Mapping[str, RunRecord]) -> pd.DataFrame:
+    """One row a run that has ended: seconds by part, environment, and the folder that it was copied from."""
+    found = {run_id: records[run_id] for run_id in plan.configs if run_id in records}
+    parts = dict.fromkeys([*SECONDS, *sorted({part for record in found.values() for part in record.seconds})])
+    environment = sorted({name for record in found.values() for name in record.environment})
+    rows = (
+        {"run_id": run_id, "status": record.status.value, "reused_from": record.reused_from}
+        | {part + SECONDS_SUFFIX: seconds for part, seconds in record.seconds.items()}
+        | dict(record.environment)
+        for run_id, record in found.items()
+    )
+    columns = ["run_id", "status", "reused_from", *(part + SECONDS_SUFFIX for part in parts), *environment]
+    return frame(rows, columns)
+
+
+def to_csv(table: pd.DataFrame) -> str:
+    """CSV with the shortest digits that give each number back; a missing value is an empty cell."""
+    return table.to_csv(index=False, lineterminator="\n")
+
+
+def read_csv(path: Path) -> pd.DataFrame:
+    """A table back from CSV, ours or edited by hand: `None` in a config column is the word none, not a gap."""
+    import pandas as pd
+
+    names = list(pd.read_csv(path, nrows=0, encoding="utf-8").columns)
+    kinds = {name: dtype(name) for name in names}
+    gaps = {name: ["", "nan", "NaN"] for name, kind in kinds.items() if kind != TEXT}
+    table = pd.read_csv(
+        path, dtype=kinds, keep_default_na=False, na_values=gaps, float_precision="round_trip", encoding="utf-8"
+    )
+    for name in names:
+        if name in KEYS and KEYS[name].choices is not None:
+            table[name] = table[name].map({word: _word(name, word) for word in table[name].unique()}).astype("str")
+    return table
+
+
+def _word(name: str, text: str) -> Any:
+    try:
+        return KEYS[name].parse(text)
+    except ValueError:
+        return text
+
+
+def _verdict(record: RunRecord) -> dict[str, Any]:
+    verdict = record.verdict
+    return {} if verdict is None else {"outcome": verdict.outcome.value, "trend": verdict.trend}
+
+
+def _result(result: Result) -> dict[str, Any]:
+    death, losses, final = result.death, result.losses, result.final_val_loss
+    row: dict[str, Any] = {
+        name: getattr(result, name)
+        for name in ("final_val_loss", "best_val_loss", "init_val_loss", "steps_done", "peak_lr", "parameters")
+    }
+    row |= {"floor": losses.floor, "guess": losses.guess, "bigram": losses.bigram}
+    if death is not None:
+        row |= {name: getattr(death, name) for name in ("step", "kind", "where", "tensor", "layer")}
+    fraction = -math.inf if final is None or death is not None else losses.learned_fraction(final)
+    return row | {"learned_fraction": min(1.0, max(0.0, fraction))}
