@@ -25,11 +25,11 @@ HOLDER = ".driver.json"
 def driver_lock(folder: Path) -> Iterator[None]:
     """Hold the folder. Raises UserError at once, naming the holder, where another driver has it."""
     lock = filelock.FileLock(folder / LOCK)
-    try:
-        with storage_errors(folder / LOCK, "lock"):
+    with storage_errors(folder / LOCK, "lock"):
+        try:
             lock.acquire(timeout=0)
-    except filelock.Timeout:
-        raise UserError(f"{folder} is in use by {_holder(folder / HOLDER)}") from None
+        except filelock.Timeout:
+            raise UserError(f"{folder} is in use by {_holder(folder / HOLDER)}") from None
     try:
         write_atomically(folder / HOLDER, to_json(_self()))
         yield

@@ -26,8 +26,8 @@ def document(
     blocks = [f"# {escape(plan.title or plan.name)}", escape(conclusion)]
     for table in pivots:
         blocks += [f"## {escape(table.title)}"] if table.title else []
-        blocks += [_markdown(table)] + ([escape(table.note)] if table.note else [])
-    blocks += ["## Cells", _markdown(cell_table(plan, summary))]
+        blocks += [table_text(table)] + ([escape(table.note)] if table.note else [])
+    blocks += ["## Cells", table_text(cell_table(plan, summary))]
     references = reference_losses(summary)
     blocks += [escape(references)] if references else []
     if warnings:
@@ -87,7 +87,8 @@ def escape(text: str) -> str:
     return re.sub(r"([\\|`*_\[\]#])", r"\\\1", one_line).replace("&", "&amp;").replace("<", "&lt;")
 
 
-def _markdown(table: TextTable) -> str:
+def table_text(table: TextTable) -> str:
+    """A table in Markdown, without its title."""
     lines = [_line(table.header), _line(["---"] * len(table.header), raw=True)]
     lines += [_line(row) for row in table.rows]
     return "\n".join(lines) + ("" if table.rows else f"\n\n{NO_RUNS}")

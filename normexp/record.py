@@ -160,6 +160,11 @@ class RunRecord:
         return self.config.run_id
 
     @property
+    def result_word(self) -> str:
+        """The outcome of a done run, the status of any other."""
+        return str(self.status if self.verdict is None else self.verdict.outcome)
+
+    @property
     def stale(self) -> bool:
         """Made by a program whose numbers differ from today's."""
         return self.numerics < NUMERICS

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from normexp import tables
 from normexp.errors import UserError
 from normexp.labels import listed, plural
-from normexp.markdown import document
+from normexp.markdown import document, table_text
 from normexp.pivot import TextTable, pivot
 from normexp.plan import Plan
 from normexp.record import RunRecord, Traces
@@ -86,9 +86,25 @@ def write_figures(store: Store, report: Report) -> None:
     if sensitivity is not None:
         drawn["lr_sensitivity"] = (draw_lr_sensitivity(sensitivity), sensitivity.data)
     for name, (figure, data) in drawn.items():
-        for suffix, content in render(figure).items():
-            store.write_derived(f"{FIGURES}/{name}.{suffix}", content)
-        store.write_derived(f"{FIGURES}/{name}.csv", tables.to_csv(data))
+        _write_figure(store, name, render(figure), data)
+
+
+def write_collapse(store: Store, words: str, shown: Sequence[TextTable], records: Mapping[str, RunRecord]) -> None:
+    """Write collapse.md, and the figure of each record's layer signal. Raises StorageError."""
+    from normexp import figuredata
+    from normexp.figures import draw_layer_signal, render
+
+    parts = [words, *(f"## {table.title}\n\n{table_text(table)}" for table in shown)]
+    store.write_derived("collapse.md", "\n\n".join(parts) + "\n")
+    if records:
+        signal = figuredata.layer_signal(records, title="RMS of the stream by layer")
+        _write_figure(store, "layer_signal", render(draw_layer_signal(signal)), signal.data)
+
+
+def _write_figure(store: Store, name: str, images: Mapping[str, bytes], data: pd.DataFrame) -> None:
+    for suffix, content in images.items():
+        store.write_derived(f"{FIGURES}/{name}.{suffix}", content)
+    store.write_derived(f"{FIGURES}/{name}.csv", tables.to_csv(data))
 
 
 def warnings(records: Mapping[str, RunRecord], strays: list[str]) -> list[str]:

@@ -25,9 +25,9 @@ __all__ = ["StorageError", "Store"]
 
 RUN, CURVE, LAYERS, DEATH, LOG = "run.json", "curve.csv", "layers.csv", "death.csv", "log.txt"
 SWEEP, MANIFEST, RUNS, FIGURES = "sweep.yaml", "manifest.json", "runs", "figures"
-TABLES = ("points.csv", "runs.csv", "timings.csv", "summary.csv", "summary.md")
+TABLES = ("points.csv", "runs.csv", "timings.csv", "summary.csv", "summary.md", "collapse.md")
 OURS = {SWEEP, MANIFEST, RUNS, FIGURES, *TABLES, "report.html", LOCK, HOLDER}
-SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=-]*$")
+SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=-]*")
 
 
 class Store:
@@ -121,7 +121,7 @@ class Store:
 
     def strays(self) -> list[str]:
         """Ids of stored runs that no point of the manifest asks for."""
-        return sorted(self._ended() - set(manifest.run_ids(self._manifest())))
+        return sorted(self.ended() - set(manifest.run_ids(self._manifest())))
 
     def read_plan(self) -> Plan:
         """The plan, from manifest.json. Raises UserError where there is none, or a broken one."""
@@ -152,7 +152,7 @@ class Store:
         return record
 
     def _run_folder(self, run_id: str) -> Path:
-        if not SAFE.match(run_id):
+        if not SAFE.fullmatch(run_id):
             raise UserError(f"{run_id!r} is not a run id")
         return self.folder / RUNS / run_id
 
@@ -187,7 +187,12 @@ class Store:
         except (OSError, ValueError) as error:
             raise UserError(f"{path}: {error}") from error
 
-    def _ended(self) -> set[str]:
+    def exists(self) -> bool:
+        """Whether this is a results folder."""
+        return (self.folder / MANIFEST).is_file()
+
+    def ended(self) -> set[str]:
+        """Ids of all stored runs."""
         return {path.parent.name for path in (self.folder / RUNS).glob(f"*/{RUN}")}
 
     def _make(self) -> None:
@@ -207,7 +212,7 @@ class Store:
                     ) from error
 
     def _refuse_other_sweep(self, plan: Plan) -> None:
-        stored = self._ended()
+        stored = self.ended()
         if not stored or not (self.folder / MANIFEST).exists():
             return
         old, new = self._manifest()["runs"], manifest.stored_form(plan)

@@ -18,7 +18,7 @@ from normexp.record import Losses
 from normexp.run import RunConfig
 from normexp.streams import stream
 
-VALIDATION_SEQUENCES = 1024
+VALIDATION_SEQUENCES = 512
 REFERENCE_TOKENS = 2**18
 """Tokens, apart from training and validation, on which the context-free and one-token predictions are estimated."""
 BATCHES_A_BLOCK = 64
@@ -92,7 +92,7 @@ class Task:
         self.config = config
         self.source = Markov(config.vocab, config.order, config.sharpness, config.task_seed)
         source = (config.task, config.vocab, config.order, config.sharpness, config.task_seed)
-        self._name = ("task", *source, config.label_noise, config.seq_len)
+        self.name = ("task", *source, config.label_noise, config.seq_len)
 
     @property
     def first(self) -> int:
@@ -110,12 +110,12 @@ class Task:
     @cached_property
     def validation(self) -> Batch:
         """The same sequences for every run of the task."""
-        return self._draw(stream(*self._name, "validation"), VALIDATION_SEQUENCES)
+        return self._draw(stream(*self.name, "validation"), VALIDATION_SEQUENCES)
 
     def batches(self, seed: int, size: int) -> Iterator[Batch]:
         """Training batches 1, 2, … without end: batch k depends on task, seed, size and k alone."""
         for block in itertools.count():
-            drawn = self._draw(stream(*self._name, "train", seed, size, block), BATCHES_A_BLOCK * size)
+            drawn = self._draw(stream(*self.name, "train", seed, size, block), BATCHES_A_BLOCK * size)
             for start in range(0, len(drawn.inputs_nt), size):
                 rows = slice(start, start + size)
                 yield Batch(drawn.inputs_nt[rows], drawn.targets_nt[rows])
@@ -131,7 +131,7 @@ class Task:
         contexts = self.source.contexts(self.validation.inputs_nt)
         per_sequence = self.config.seq_len - self.first
         others = self.source.sample(
-            stream(*self._name, "reference"), -(-REFERENCE_TOKENS // per_sequence), self.config.seq_len
+            stream(*self.name, "reference"), -(-REFERENCE_TOKENS // per_sequence), self.config.seq_len
         )
         count_c = np.bincount(self.source.contexts(others).ravel(), minlength=len(self.source.next_cv))
         joint_pv = (count_c[:, None] * self.source.next_cv).reshape(-1, vocab, vocab).sum(axis=0)

@@ -88,7 +88,7 @@ def _hint(text: str) -> str:
 
 def _listed(source: Source, node: yaml.Node, where: str, key: Key) -> Axis | None:
     items = source.sequence(node, where)
-    if not items:
+    if isinstance(node.value, list) and not node.value:
         source.fault(node, where, "has no value: write at least one, or drop the key")
     values: dict[Value, str] = {}
     for number, item in enumerate(items, 1):

@@ -74,7 +74,7 @@ def done(config: RunConfig, final: float, *, initial: float = 4.3, **rest: Any) 
     """A run that reached its last step with this validation loss; the outcome follows from the rules."""
     rows = curve(initial, final)
     rows[-1] = CurveRow(step=STEPS, lr=1e-3, train_loss=final, grad_norm=1.0, val_loss=final)
-    traces = Traces(curve=rows, layers=layers([0, 25, 50, 100], min(config.depth, 8), 1.05))
+    traces = Traces(curve=rows, layers=layers([0, 25, 50, 100], min(config.depth, 8), 1.05), death_layers=[])
     result = Result(
         steps_done=STEPS,
         losses=LOSSES,

@@ -5,12 +5,8 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -26,8 +22,6 @@ from normexp.execute.jobs import _cgroup_processors, default_jobs
 from normexp.execute.processes import processes
 from normexp.execute.worker import Work
 from normexp.record import RunRecord, Status
-
-HERE = Path(__file__).parent
 
 
 def records(events: Iterator[Event]) -> dict[int, RunRecord]:
@@ -196,157 +190,3 @@ def test_jobs_by_default(tmp_path: Path) -> None:
     (group / "cpu.max").write_text("max 100000\n")
     (root / "user" / "cpu.max").write_text("150000 100000\n")
     assert _cgroup_processors(own, root) == 1.5
-
-
-# A driver of its own, as a script without a __main__ guard, leading a session of its own.
-
-SCRIPT = """
-import json, sys, time
-import workloads
-from normexp.execute.events import Finished, Progress, Started
-from normexp.execute.processes import processes
-print("top", flush=True)
-configs = [workloads.tiny(seed, steps=STEPS) for seed in range(3)]
-try:
-    for event in processes(configs, jobs=2, work=workloads.WORK):
-        said = event.record.error or event.record.log if isinstance(event, Finished) else ""
-        print(type(event).__name__, said, flush=True)
-except KeyboardInterrupt:
-    print("interrupted", flush=True)
-    sys.exit(130)
-print(json.dumps([name for name in sys.modules if name.split(".")[0] == "torch"]))
-"""
-
-
-@contextmanager
-def driver(folder: Path, work: str, steps: int = 10_000, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    script = folder / "script.py"
-    script.write_text(SCRIPT.replace("WORK", work).replace("STEPS", str(steps)))
-    process = subprocess.Popen(
-        [sys.executable, str(script)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env={**os.environ, "PYTHONPATH": str(HERE), **environment},
-    )
-    try:
-        yield process
-    finally:
-        for pid in session(process.pid):
-            os.kill(pid, signal.SIGKILL)
-        process.communicate()
-
-
-def session(leader: int) -> list[int]:
-    """The living processes of a session."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            state, _, _, sid = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
-        except OSError:
-            continue
-        if int(sid) == leader and state not in "ZX":
-            found.append(int(folder.name))
-    return found
-
-
-def wait_for(process: subprocess.Popen[str], word: str) -> None:
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith(word):
-            return
-    raise AssertionError(f"no {word}: {process.communicate()}")
-
-
-def wait_until_gone(leader: int, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while left := session(leader):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.05)
-
-
-linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-
-
-@linux
-def test_a_script_without_a_guard_runs_once_without_torch_and_its_workers_with_one_thread(tmp_path: Path) -> None:
-    with driver(tmp_path, "threads", steps=5, OMP_NUM_THREADS="4") as process:
-        out, err = process.communicate(timeout=60)
-    lines = out.splitlines()
-    assert lines.count("top") == 1
-    assert sum(line.startswith("Started") for line in lines) == 3
-    threads = [json.loads(line.split(" ", 1)[1]) for line in lines if line.startswith("Finished")]
-    assert [during for _, during in threads] == [1] * 3
-    assert [before for before, _ in threads] == [min(4, os.cpu_count() or 1)] * 3
-    assert json.loads(lines[-1]) == []
-    assert err == ""
-
-
-@linux
-def test_a_killed_driver_leaves_no_process(tmp_path: Path) -> None:
-    with driver(tmp_path, "stubborn") as process:
-        wait_for(process, "Progress")
-        wait_for(process, "Progress")
-        assert len(session(process.pid)) == 5  # driver, resource tracker, fork server, two workers
-        process.kill()
-        wait_until_gone(process.pid, 3)
-
-
-@linux
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_a_driver_may_end_while_its_server_still_imports(tmp_path: Path, number: signal.Signals) -> None:
-    with driver(tmp_path, "paced") as process:
-        wait_for(process, "top")
-        deadline = time.monotonic() + 10
-        while len(session(process.pid)) < 3:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        time.sleep(0.4)
-        if number == signal.SIGKILL:
-            process.kill()
-        else:
-            os.killpg(process.pid, number)
-        wait_until_gone(process.pid, 3)
-        out, err = process.communicate()
-    assert err == ""
-    assert "Started" not in out
-
-
-@linux
-@pytest.mark.parametrize("times", [1, 2])
-def test_ctrl_c_ends_everything_quietly(tmp_path: Path, times: int) -> None:
-    with driver(tmp_path, "stubborn") as process:
-        wait_for(process, "Progress")
-        wait_for(process, "Progress")
-        for _ in range(times):
-            os.killpg(process.pid, signal.SIGINT)
-            time.sleep(0.02)
-        wait_until_gone(process.pid, 3)
-        out, err = process.communicate()
-    assert out.splitlines()[-1] == "interrupted"
-    assert err == ""
-    assert process.returncode == 130 or times == 2
-
-
-@linux
-def test_the_death_of_the_fork_server_costs_the_runs_under_way_alone(tmp_path: Path) -> None:
-    with driver(tmp_path, "paced", steps=100) as process:
-        wait_for(process, "Started")
-        wait_for(process, "Started")
-        (server,) = (
-            pid for pid in session(process.pid) if b"forkserver" in command(pid) and parent(pid) == process.pid
-        )
-        os.kill(server, signal.SIGKILL)
-        out, err = process.communicate(timeout=60)
-    assert out.count("Finished") == 3
-    assert out.count("Finished lost") == 2
-    assert err == ""
-
-
-def command(pid: int) -> bytes:
-    return Path(f"/proc/{pid}/cmdline").read_bytes()
-
-
-def parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

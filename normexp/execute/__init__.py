@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Protocol
 
 from normexp.execute import inline, processes
@@ -16,7 +16,7 @@ class Executor(Protocol):
 
     def __call__(
         self, configs: Iterable[RunConfig], *, jobs: int, timeout_seconds: float | None = None, work: Work = ...
-    ) -> Iterator[Event]:
+    ) -> Generator[Event, None, None]:
         """The events, as they come; configs are taken when their turn comes."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 
 from normexp.errors import UserError
 from normexp.execute import worker
@@ -20,7 +20,7 @@ class _Stop(BaseException):
 
 def inline(
     configs: Iterable[RunConfig], *, jobs: int, timeout_seconds: float | None = None, work: Work = worker.run
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     """Do each config in a thread of this process, one at a time, so that its progress is seen while it works.
 
     `jobs` is ignored. A timeout is not supported: there is nothing to kill (UserError). A crash of a run is one of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from multiprocessing import connection
 
 from normexp.execute import launch, worker
@@ -17,7 +17,7 @@ from normexp.run import RunConfig
 
 def processes(
     configs: Iterable[RunConfig], *, jobs: int, timeout_seconds: float | None = None, work: Work = worker.run
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     """Do each config in a process of its own, at most `jobs` at a time, in the order given; configs are taken lazily.
 
     A run that takes longer than `timeout_seconds` is killed. Closing the iterator, or an exception at its consumer,

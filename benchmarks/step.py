@@ -1,0 +1,115 @@
+"""Step time of normexp's training step beside a plain eager loop of the same network, alternating in one process.
+
+The plain loop is torch as its documentation writes it: zero_grad, forward, backward, fused Adam; no checks. Prints
+the median ratio with its quartiles, and writes benchmarks/step.csv.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import os
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch.nn import functional
+
+from normexp.nn.network import build
+from normexp.run import RunConfig
+from normexp.tasks import Batch, Task
+from normexp.trainer import Trainer
+
+CONFIGS = [
+    RunConfig(depth=20, norm="ln", lr=1e-4),
+    RunConfig(depth=20, norm="ln", position="post", lr=1e-4),
+    RunConfig(depth=20, norm="rms", lr=1e-4),
+    RunConfig(depth=20, norm="none", mixer="mean", init="torch", lr=1e-4),
+    RunConfig(depth=20, norm="ln", mixer="linear", init="torch", lr=1e-4),
+    RunConfig(depth=6, norm="ln", lr=1e-4),
+]
+PAIRS = 150
+WARMUP = 10
+MAX_LOAD = 0.3
+
+
+def plain_step(config: RunConfig) -> Callable[[Batch], None]:
+    """A step of the plain loop."""
+    network, first = build(config), Task(config).first
+    optimizer = torch.optim.Adam(network.parameters(), lr=config.lr, fused=True)
+
+    def step(batch: Batch) -> None:
+        optimizer.zero_grad()
+        logits_btv = network(torch.from_numpy(batch.inputs_nt))[:, first:]
+        targets_bt = torch.from_numpy(batch.targets_nt)[:, first:]
+        loss = functional.cross_entropy(logits_btv.flatten(0, 1), targets_bt.flatten())
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+    return step
+
+
+def checked_step(config: RunConfig) -> Callable[[Batch], None]:
+    """A step as every run makes it, all checks on."""
+    trainer, numbers = Trainer(config), itertools.count(1)
+
+    def step(batch: Batch) -> None:
+        trainer.step(next(numbers), batch)
+
+    return step
+
+
+def seconds(step: Callable[[Batch], None], batch: Batch) -> float:
+    """Wall time of one step."""
+    start = time.perf_counter()
+    step(batch)
+    return time.perf_counter() - start
+
+
+def measure(config: RunConfig) -> dict[str, object]:
+    """Alternate the two on the same batches."""
+    ours, plain = checked_step(config), plain_step(config)
+    batches = Task(config).batches(0, config.batch)
+    ratios, ours_ms, plain_ms = [], [], []
+    for number, batch in enumerate(itertools.islice(batches, PAIRS + WARMUP)):
+        if number % 2:
+            one, other = seconds(ours, batch), seconds(plain, batch)
+        else:
+            other, one = seconds(plain, batch), seconds(ours, batch)
+        if number >= WARMUP:
+            ratios.append(one / other)
+            ours_ms.append(1e3 * one)
+            plain_ms.append(1e3 * other)
+    low, median, high = statistics.quantiles(ratios, n=4)
+    keys = ("depth", "norm", "position", "mixer")
+    return {
+        **{key: getattr(config, key) for key in keys},
+        "ours_ms": round(statistics.median(ours_ms), 2),
+        "plain_ms": round(statistics.median(plain_ms), 2),
+        "ratio": round(median, 3),
+        "ratio_low": round(low, 3),
+        "ratio_high": round(high, 3),
+    }
+
+
+def main() -> None:
+    """Measure, print, write."""
+    torch.set_num_threads(1)
+    load = os.getloadavg()[0]
+    print(f"torch {torch.__version__}, one thread, {PAIRS} pairs a row; load at the start {load:.2f}")
+    if load > MAX_LOAD:
+        print(f"warning: the load is above {MAX_LOAD}: something else is running, and the times are too long")
+    rows = []
+    for config in CONFIGS:
+        rows.append(measure(config))
+        print("  ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
+    with (Path(__file__).parent / "step.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()

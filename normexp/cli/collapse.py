@@ -1,0 +1,85 @@
+"""normexp collapse."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from normexp.cli import options as common
+from normexp.errors import UserError
+from normexp.keys import Value
+from normexp.run import KEYS
+from normexp.settings import SETTINGS
+
+OWN_NAMES = {"depth": "layers"}
+"""Run keys that this command calls otherwise."""
+
+
+def _collapse(setting: str, out: Path, jobs: int | None, force: bool, executor: str, **keys: str | None) -> None:
+    """Train a network, three seeds, beside its LN and RMSNorm twins: does it break, when, and in which layer?
+
+    As a Transformer with lr 1e-2 by default. When nothing collapses, it says so.
+    """
+    from normexp import collapse
+    from normexp.cli.show import execute_collapse
+    from normexp.sweep import Options
+
+    if setting not in SETTINGS:
+        raise UserError(f"--setting {setting}: there are {', '.join(SETTINGS)}")
+    given: dict[str, Value] = {}
+    complaints = []
+    for name, text in keys.items():
+        if text is not None:
+            try:
+                given[name] = KEYS[name].parse(text)
+            except ValueError as fault:
+                complaints.append(f"--{_option(name)}: {fault}")
+    if complaints:
+        raise UserError(*complaints)
+    options = Options(
+        out=out,
+        jobs=common.jobs_or_default(jobs),
+        executor=executor,
+        force=force,
+        argv=tuple(sys.argv),
+    )
+    raise typer.Exit(execute_collapse(collapse.plan_of(setting, given), options))
+
+
+def _option(name: str) -> str:
+    return OWN_NAMES.get(name, name).replace("_", "-")
+
+
+def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _with_run_keys(function: Callable[..., None]) -> Callable[..., None]:
+    """Give the command an option for every key of the table."""
+    setting = Annotated[str, typer.Option(help=f"One of {', '.join(SETTINGS)}.")]
+    parameters = [
+        _parameter("setting", setting, "as-a-transformer"),
+        _parameter("out", common.Out, common.OUT),
+        _parameter("jobs", common.Jobs, None),
+        _parameter("force", common.Force, False),
+        _parameter("executor", common.Executor, "processes"),
+    ]
+    for name, key in KEYS.items():
+        told = typer.Option(f"--{_option(name)}", help=f"{key.help} ({key.limits()})", rich_help_panel="Run keys")
+        parameters.append(_parameter(name, Annotated[str | None, told], None))
+
+    def command(**given: Any) -> None:
+        function(**given)
+
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    command.__doc__, command.__name__ = function.__doc__, function.__name__.lstrip("_")
+    return command
+
+
+collapse = _with_run_keys(_collapse)

@@ -1,0 +1,46 @@
+"""normexp explain, normexp repro: one run."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from normexp.cli import options as common
+
+RunId = Annotated[str, typer.Argument(help="A run id, or a part of one that no other run has.")]
+
+
+def explain(run_id: RunId, out: common.Out = common.OUT) -> None:
+    """One run's story: outcome, the rule and numbers that decided it, first bad tensor, nearest healthy neighbour."""
+    from normexp import library
+    from normexp.cli.show import show
+    from normexp.collapse import signal
+    from normexp.console import Uncut
+    from normexp.explain import story
+
+    store, found = library.find(out, run_id)
+    record = store.read(found)
+    assert record is not None
+    show("\n".join(story(record, store.records().values())), f"  stored in: {store.folder / 'runs' / found}")
+    if record.traces is not None and record.traces.layers:
+        show(Uncut(signal("RMS of the stream by layer", record.traces)))
+
+
+def repro(run_id: RunId, out: common.Out = common.OUT) -> None:
+    """Run a stored run again; say bit-identical, or the first step that differs. Exit code 1 if it differs."""
+    from normexp import library
+    from normexp import repro as reproduction
+    from normexp.cli.show import show
+    from normexp.execute import EXECUTORS
+    from normexp.execute.events import Finished
+    from normexp.interrupt import stoppable
+
+    store, found = library.find(out, run_id)
+    stored = store.read(found)
+    assert stored is not None
+    with stoppable():
+        events = EXECUTORS["processes"]([stored.config], jobs=1)
+        now = next(event.record for event in events if isinstance(event, Finished))
+    show(found, "\n".join(reproduction.verdict(stored, now)))
+    raise typer.Exit(0 if reproduction.identical(stored, now) else 1)

@@ -1,0 +1,23 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+OUT = Path("results")
+
+Out = Annotated[Path, typer.Option("--out", help="Folder of all results.", file_okay=True)]
+Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Runs at a time; default: the processors.")]
+Timeout = Annotated[float | None, typer.Option(min=0.1, help="Seconds after which a run is given up.")]
+Executor = Annotated[str, typer.Option(help="How runs are executed: processes or inline.")]
+Force = Annotated[bool, typer.Option("--force", help="Run every point again, and take over another sweep's folder.")]
+
+
+def jobs_or_default(jobs: int | None) -> int:
+    """The processors that this process may use, unless told otherwise."""
+    from normexp.execute.jobs import default_jobs
+
+    return jobs or default_jobs()

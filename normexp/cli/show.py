@@ -1,0 +1,73 @@
+"""What a sweep looks like on the terminal: progress on standard error, results on standard output."""
+
+from __future__ import annotations
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from normexp import collapse, console, estimate, report
+from normexp.labels import plural
+from normexp.live import View, duration, names_of
+from normexp.plan import Plan
+from normexp.report import Report
+from normexp.store import Store
+from normexp.sweep import Options, Swept, check_tasks, run_sweep, work_of
+
+
+def execute(plan: Plan, options: Options) -> Swept:
+    """Run a plan under the live view, then print its report and where it lies."""
+    screen = Console(stderr=True, highlight=False, markup=False, emoji=False)
+    swept = run_sweep(plan, options, View(screen, names_of(plan)))
+    show(console.console(swept.report), f"Tables and figures: {swept.store.folder}")
+    if swept.message:
+        screen.print(Text(swept.message), soft_wrap=True)
+    return swept
+
+
+def show(*parts: RenderableType) -> None:
+    """Print results."""
+    output = console.output()
+    for part in parts:
+        output.print(part)
+
+
+def show_report(report: Report) -> None:
+    """Print a report."""
+    show(console.console(report))
+
+
+def show_dry_run(plan: Plan, options: Options) -> None:
+    """Points, runs, what is stored, and about how long the rest would take."""
+    check_tasks(plan.configs.values())
+    store = Store(options.out / plan.folder)
+    records = store.records() if store.exists() else {}
+    work = work_of(plan, store, records, options)
+    points, runs = len(plan.points), len(plan.configs)
+    seconds, basis = estimate.seconds(work.todo, records.values(), options.jobs)
+    show(
+        f"{plan.name}: {plural(points, 'point')}, {plural(runs, 'run')}, {points - runs} redundant",
+        f"{work.done} done, {len(work.reusable)} in other sweeps, {len(work.todo)} to do",
+        f"about {duration(seconds)} with {plural(options.jobs, 'worker')} ({basis})",
+        f"folder: {store.folder}",
+    )
+
+
+def execute_collapse(plan: Plan, options: Options) -> int:
+    """Run a collapse plan under the live view; print and store its verdict, deaths and layer signal."""
+    screen = Console(stderr=True, highlight=False, markup=False, emoji=False)
+    swept = run_sweep(plan, options, View(screen, names_of(plan)))
+    records = swept.report.records
+    words = collapse.verdict(plan, records)
+    chosen = collapse.exemplars(plan, records)
+    full = {name: swept.store.read(run_id) for name, run_id in chosen.items()}
+    signals = [
+        collapse.signal(f"RMS of the stream by layer: {name}, seed {record.config.seed}", record.traces)
+        for name, record in full.items()
+        if record is not None and record.traces is not None
+    ]
+    tables = [collapse.deaths(plan, records), *signals]
+    report.write_collapse(swept.store, words, tables, {name: r for name, r in full.items() if r is not None})
+    show(*(console.Uncut(table) for table in tables), console.Encodable(words, "bold"), f"Files: {swept.store.folder}")
+    if swept.message:
+        screen.print(Text(swept.message), soft_wrap=True)
+    return swept.exit_code

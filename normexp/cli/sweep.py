@@ -1,0 +1,63 @@
+"""normexp sweep."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from normexp.cli import options as common
+
+
+def sweep(
+    config: Annotated[Path, typer.Argument(help="A YAML file: see the README's config reference.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(help="key=value, as in the file; lr=1e-3,1e-2 makes an axis.", show_default=False),
+    ] = None,
+    out: common.Out = common.OUT,
+    jobs: common.Jobs = None,
+    scale: Annotated[
+        float, typer.Option(help="Scale steps, warmup and eval_every together: 0.1 is ten times shorter.")
+    ] = 1.0,
+    only: Annotated[list[str] | None, typer.Option(help="Run only the points with key=value.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run, and write nothing.")] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Run failed, killed and timed-out runs again.")
+    ] = False,
+    refresh: Annotated[bool, typer.Option("--refresh", help="Run again what older numerics made.")] = False,
+    force: common.Force = False,
+    fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first run that fails.")] = False,
+    max_runs: Annotated[int, typer.Option(min=1, help="Refuse a larger grid.")] = 10_000,
+    timeout: common.Timeout = None,
+    executor: common.Executor = "processes",
+) -> None:
+    """Run what is missing of a grid; write its tables, figures and summary."""
+    from normexp import config as configs
+    from normexp import grid
+    from normexp.cli.show import execute, show_dry_run
+    from normexp.sweep import Options
+
+    plan = grid.plan(configs.load(config, overrides or (), scale=scale), max_runs=max_runs)
+    for warning in plan.warnings:
+        Console(stderr=True, highlight=False, markup=False).print(f"warning: {warning}", soft_wrap=True)
+    options = Options(
+        out=out,
+        jobs=common.jobs_or_default(jobs),
+        executor=executor,
+        timeout_seconds=timeout,
+        force=force,
+        retry_failed=retry_failed,
+        refresh=refresh,
+        fail_fast=fail_fast,
+        only=tuple(only or ()),
+        argv=tuple(sys.argv),
+    )
+    if dry_run:
+        show_dry_run(plan, options)
+        return
+    swept = execute(plan, options)
+    raise typer.Exit(swept.exit_code)

@@ -1,0 +1,67 @@
+"""normexp list, report, schemes: what is stored, and what can be asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from normexp.cli import options as common
+
+
+def list_sweeps(out: common.Out = common.OUT) -> None:
+    """The sweeps under the results folder, and how far each has come."""
+    from normexp import library
+    from normexp.cli.show import show
+    from normexp.console import Uncut
+    from normexp.pivot import TextTable
+
+    rows = [
+        (
+            shelf.folder,
+            f"{shelf.ended}/{shelf.runs}",
+            ", ".join(f"{n} {word}" for word, n in shelf.results.most_common()),
+        )
+        for shelf in library.shelves(out)
+    ]
+    if rows:
+        show(Uncut(TextTable(title="", header=("sweep", "ended", "results"), rows=tuple(rows))))
+    else:
+        show(f"no sweeps under {out}: `normexp sweep configs/lr_scan.yaml` makes one")
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(help="The folder of a sweep, finished or not.")],
+    figures: Annotated[bool, typer.Option("--figures", help="Draw the figures again, too.")] = False,
+) -> None:
+    """Make a sweep's tables again from what is on disk, and print them."""
+    from normexp import report as reports
+    from normexp.cli.show import show
+    from normexp.console import console
+    from normexp.store import Store
+
+    show(console(reports.rebuild(Store(folder), figures=figures)))
+
+
+def schemes(depth: Annotated[int, typer.Option(min=1, help="Depth for which constants are printed.")] = 20) -> None:
+    """The table of schemes: formula, doors, final norm, constants at a depth, source."""
+    from normexp.cli.show import show
+    from normexp.console import Uncut
+    from normexp.pivot import TextTable
+    from normexp.schemes import SCHEMES
+
+    header = ("position", "branch", "doors", "final norm", f"constants at depth {depth}", "source")
+    rows = [
+        (
+            name,
+            scheme.help,
+            ", ".join(sorted(scheme.doors(1, depth) | scheme.doors(depth, depth))),
+            "yes" if scheme.final_norm else "no",
+            ", ".join(f"{key} {value:.4g}" for key, value in scheme.constants(1, depth).items() if value != 1)
+            or "all 1",
+            scheme.source,
+        )
+        for name, scheme in SCHEMES.items()
+    ]
+    show(Uncut(TextTable(title="", header=header, rows=tuple(rows))))

@@ -1,0 +1,55 @@
+"""Is a stored run bit-identical to the same run made now? If not, from which step on, and what differs around it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from normexp.record import CurveRow, RunRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """`first_difference` is a step, or None where all steps of both agree; `stored` and `now` are its train losses."""
+
+    steps: int
+    first_difference: int | None
+    stored: float | None = None
+    now: float | None = None
+
+
+def compare(stored: Sequence[CurveRow], now: Sequence[CurveRow]) -> Comparison:
+    """Row by row, bit by bit (NaN equals NaN)."""
+    for one, other in zip(stored, now, strict=False):
+        if repr(one) != repr(other):
+            return Comparison(
+                steps=other.step, first_difference=other.step, stored=one.train_loss, now=other.train_loss
+            )
+    if len(stored) != len(now):
+        return Comparison(steps=min(len(stored), len(now)), first_difference=min(len(stored), len(now)))
+    return Comparison(steps=len(now) - 1, first_difference=None)
+
+
+def verdict(stored: RunRecord, now: RunRecord) -> list[str]:
+    """The comparison in lines, with the versions and threads of both."""
+    if stored.traces is None or now.traces is None or now.result is None:
+        return [f"the run could not be made again: {now.status}: {now.error}"]
+    found = compare(stored.traces.curve, now.traces.curve)
+    if found.first_difference is None:
+        lines = [f"bit-identical over {found.steps} steps"]
+    else:
+        lines = [f"differs first at step {found.first_difference}: stored loss {found.stored!r}, now {found.now!r}"]
+    names = sorted({*stored.environment, *now.environment})
+    for name in names:
+        then, today = stored.environment.get(name, "unknown"), now.environment.get(name, "unknown")
+        lines.append(f"  {name}: {then}" if then == today else f"  {name}: {then} stored, {today} now")
+    if stored.numerics != now.numerics:
+        lines.append(f"  numerics: {stored.numerics} stored, {now.numerics} now: other losses are to be expected")
+    return lines
+
+
+def identical(stored: RunRecord, now: RunRecord) -> bool:
+    """Whether every row of both curves agrees."""
+    if stored.traces is None or now.traces is None:
+        return False
+    return compare(stored.traces.curve, now.traces.curve).first_difference is None

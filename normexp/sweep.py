@@ -1,0 +1,180 @@
+"""A plan against what is stored: run what is missing, store it, and make the tables again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from normexp import report
+from normexp.errors import EXIT_OK, EXIT_RUNS_FAILED, UserError
+from normexp.execute import EXECUTORS
+from normexp.execute.events import Event, Finished
+from normexp.interrupt import Stopped, stoppable
+from normexp.plan import Plan
+from normexp.record import RunRecord, Status
+from normexp.report import Report
+from normexp.run import KEYS, RunConfig
+from normexp.store import StorageError, Store
+
+MAX_CHECKED_TASKS = 50
+"""Tasks that are checked before the first run; those of larger sweeps fail run by run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a sweep is executed; nothing here changes a number."""
+
+    out: Path
+    jobs: int
+    executor: str = "processes"
+    timeout_seconds: float | None = None
+    force: bool = False
+    retry_failed: bool = False
+    refresh: bool = False
+    fail_fast: bool = False
+    only: tuple[str, ...] = ()
+    argv: tuple[str, ...] = ()
+
+
+class Listener(Protocol):
+    """Who follows a sweep: `begin` with the work, `event` for each event, `end` always."""
+
+    def begin(self, todo: Sequence[RunConfig], *, done: int, reused: int) -> None: ...
+
+    def event(self, event: Event) -> None: ...
+
+    def end(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """How a sweep ended: its folder, its report, the exit code, and the words for whoever started it."""
+
+    store: Store
+    report: Report
+    exit_code: int
+    message: str = ""
+
+
+@dataclass
+class Work:
+    """What a plan still asks for: `todo` to run, `reusable` stored by other sweeps, `done` already here."""
+
+    todo: list[RunConfig] = field(default_factory=list)
+    reusable: dict[str, Store] = field(default_factory=dict)
+    done: int = 0
+
+
+def work_of(plan: Plan, store: Store, records: Mapping[str, RunRecord], options: Options) -> Work:
+    """Decide run by run. Raises UserError where `only` matches nothing."""
+    wanted = _selected(plan, options.only)
+    work = Work()
+    for run_id, config in plan.configs.items():
+        record = records.get(run_id)
+        if record is not None and not _again(record, options):
+            work.done += 1
+        elif run_id in wanted:
+            other = None if options.force or record is not None else store.find_elsewhere(options.out, run_id)
+            if other is None:
+                work.todo.append(config)
+            else:
+                work.reusable[run_id] = other
+    return work
+
+
+def _again(record: RunRecord, options: Options) -> bool:
+    failed = record.status is not Status.DONE
+    return options.force or (failed and options.retry_failed) or (record.stale and options.refresh)
+
+
+def _selected(plan: Plan, only: Sequence[str]) -> set[str]:
+    """Ids of the runs whose points agree with every `key=value`, as asked or as run."""
+    wanted = {}
+    for text in only:
+        name, equals, value = text.partition("=")
+        if not equals or name not in KEYS:
+            raise UserError(f"--only {text}: write key=value, with a key of the config")
+        try:
+            wanted[name] = KEYS[name].parse(value)
+        except ValueError as fault:
+            raise UserError(f"--only {text}: {fault}") from fault
+    found = {
+        point.config.run_id
+        for point in plan.points
+        if all(value in (point.values.get(key), getattr(point.config, key)) for key, value in wanted.items())
+    }
+    if only and not found:
+        raise UserError(f"--only {' '.join(only)}: no point of {plan.name} matches")
+    return found
+
+
+def check_tasks(configs: Iterable[RunConfig]) -> None:
+    """Raise UserError where a task has nothing to learn, or is too large to make, before any run starts."""
+    from normexp.tasks import Task
+
+    tasks = {Task(config).name: Task(config) for config in configs}
+    complaints = []
+    for task in list(tasks.values())[:MAX_CHECKED_TASKS]:
+        try:
+            task.check()
+        except ValueError as fault:
+            complaints.append(str(fault))
+    if complaints:
+        raise UserError(*complaints)
+
+
+def run_sweep(plan: Plan, options: Options, listener: Listener) -> Swept:
+    """Run what is missing of a plan and rebuild its tables and figures.
+
+    Raises UserError before anything is written where the plan or the folder cannot be used.
+    """
+    if options.executor not in EXECUTORS:
+        raise UserError(f"--executor {options.executor}: there are {', '.join(EXECUTORS)}")
+    store = Store(options.out / plan.folder)
+    check_tasks(plan.configs.values())
+    _selected(plan, options.only)
+    with stoppable(), store.lock():
+        store.begin(plan, options.argv, force=options.force)
+        work = work_of(plan, store, store.records(), options)
+        try:
+            _execute(work, store, options, listener)
+        except Stopped as stop:
+            return _stopped(store, stop.exit_code, f"stopped by {stop}")
+        except StorageError as fault:
+            return _stopped(store, EXIT_RUNS_FAILED, str(fault))
+        made = report.rebuild(store, figures=True)
+        return Swept(store=store, report=made, exit_code=_exit_code(made))
+
+
+def _execute(work: Work, store: Store, options: Options, listener: Listener) -> None:
+    for run_id, other in work.reusable.items():
+        store.copy_from(other, run_id)
+    listener.begin(work.todo, done=work.done, reused=len(work.reusable))
+    execute = EXECUTORS[options.executor]
+    try:
+        events = execute(work.todo, jobs=options.jobs, timeout_seconds=options.timeout_seconds)
+        with closing(events):
+            for event in events:
+                if isinstance(event, Finished):
+                    store.write(event.record)
+                listener.event(event)
+                if options.fail_fast and isinstance(event, Finished) and event.record.status is not Status.DONE:
+                    return
+    finally:
+        listener.end()
+
+
+def _exit_code(made: Report) -> int:
+    ended = [record.status for record in made.records.values()]
+    return EXIT_OK if all(status is Status.DONE for status in ended) else EXIT_RUNS_FAILED
+
+
+def _stopped(store: Store, exit_code: int, why: str) -> Swept:
+    made = report.rebuild(store)
+    ended = len(made.records)
+    rest = len(made.plan.configs) - ended
+    message = f"{why}: {ended} done, {rest} to do; the same command continues"
+    return Swept(store=store, report=made, exit_code=exit_code, message=message)
