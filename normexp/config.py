@@ -17,7 +17,7 @@ from normexp.overrides import apply, folder, read_overrides
 from normexp.plan import Pivot, Published
 from normexp.run import KEYS
 from normexp.values import read_part
-from normexp.yamlfile import Entry, Notes, Source, is_null, kind, nearest
+from normexp.yamlfile import Entry, Notes, Source, is_null, nearest
 
 TOP = ("name", "title", *SECTIONS, "sweeps", "table", "published")
 """Keys at the top of a config."""
@@ -57,11 +57,13 @@ def parse(text: str, *, origin: str, stem: str = "sweep", overrides: Sequence[st
     groups = reader.groups
     for change in changes:
         groups = [apply(change, group, notes) for group in groups]
-    words = {change.key: change.text for change in changes if change.axis is None}
-    name = words.get("name", reader.name or stem)
+    words = {change.key: change for change in changes if change.axis is None}
+    name, place = reader.name or stem, reader.name_place
+    if "name" in words:
+        name, place = words["name"].text, words["name"].origin
     wrong = _bad_name(name)
     if wrong:
-        notes.fault(f"{reader.name_place}: name: {name[:LONGEST_NAME]!r} {wrong}")
+        notes.fault(f"{place}: name: {name[:LONGEST_NAME]!r} {wrong}")
     notes.fail_if_any()
     published = reader.published
     if scale != 1.0:
@@ -69,7 +71,7 @@ def parse(text: str, *, origin: str, stem: str = "sweep", overrides: Sequence[st
         published = [replace(figure, where=scaled_values(figure.where, scale)) for figure in published]
     return Sweep(
         name=name,
-        title=words.get("title", reader.title or name),
+        title=words["title"].text if "title" in words else reader.title or name,
         folder=folder(name, changes, scale),
         groups=tuple(groups),
         source=text,
@@ -193,13 +195,10 @@ class _Reader:
                     entries[name].key_node, path, f"unknown key; {nearest(name, ('where', 'text', 'source'))}"
                 )
             missing = [name for name in ("where", "text", "source") if name not in entries]
-            if missing:
-                if isinstance(item, yaml.MappingNode):
-                    self.source.fault(item, where, f"lacks {', '.join(missing)}")
-                else:
-                    self.source.fault(item, where, f"expected {{where, text, source}}, found {kind(item)}")
-                continue
-            figures.append(self._figure(entries, where))
+            if not missing:
+                figures.append(self._figure(entries, where))
+            elif isinstance(item, yaml.MappingNode) or is_null(item):
+                self.source.fault(item, where, f"lacks {', '.join(missing)}")
         return figures
 
     def _figure(self, entries: Mapping[str, Entry], where: str) -> Published:

@@ -23,11 +23,11 @@ LONGEST_SLUG = 80
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """One override: a run key with its axis, or a name or title with its text; and how it was typed."""
+    """One override: a run key with its axis, or a name or title with its text; and what it is called in complaints."""
 
     key: str
     text: str
-    typed: str
+    origin: str
     axis: Axis | None = None
     single: bool = False
 
@@ -68,13 +68,13 @@ def _read(source: Source, text: str) -> Override | None:
         raise UserError(f"{source.origin}: the value of {key} is empty: write {key}=value")
     if key in TEXTS:
         words = source.text(node, key)
-        return None if words is None else Override(key, words, text)
+        return None if words is None else Override(key, words, source.origin)
     if isinstance(node, yaml.ScalarNode) and node.style is None and "," in node.value:
         node = source.compose(f"[{value}]")
     axis = None if node is None else read_axis(source, node, key, KEYS[key])
     if axis is None:
         return None
-    return Override(key, _slug(value, axis), text, axis, single=isinstance(node, yaml.ScalarNode))
+    return Override(key, _slug(value, axis), source.origin, axis, single=isinstance(node, yaml.ScalarNode))
 
 
 def _slug(value: str, axis: Axis) -> str:
@@ -92,7 +92,7 @@ def apply(override: Override, group: Group, notes: Notes) -> Group:
     beside = [name for zipped in group.zips if key in zipped for name in zipped if name != key]
     if any(key in zipped for zipped in group.zips):
         others = f" beside {', '.join(beside)}" if beside else ""
-        notes.fault(f"override {_shown(override.typed)}: {key} stands in a zip group{others}: change it in the file")
+        notes.fault(f"{override.origin}: {key} stands in a zip group{others}: change it in the file")
         return group
     if key in group.grid or not override.single:
         base = {name: value for name, value in group.base.items() if name != key}

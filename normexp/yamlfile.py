@@ -28,15 +28,15 @@ class Notes:
     """What is wrong with a config and its overrides, and what is merely worth knowing."""
 
     warnings: list[str] = field(default_factory=list)
-    _faults: list[tuple[int, str]] = field(default_factory=list)
+    _faults: list[tuple[tuple[int, int], str]] = field(default_factory=list)
 
-    def fault(self, text: str, line: int = 0) -> None:
-        """Note a complaint, about a line of the file or (0) the command line."""
-        self._faults.append((line, text))
+    def fault(self, text: str, place: tuple[int, int] = (0, 0)) -> None:
+        """Note a complaint about a place (line and column from 1) in the file, or about the command line."""
+        self._faults.append((place, text))
 
     @property
     def complaints(self) -> list[str]:
-        """All complaints, each once, those about the command line first, then in the order of lines."""
+        """All complaints, each once, those about the command line first, then in the order of the file."""
         return list(dict.fromkeys(text for _, text in sorted(self._faults, key=lambda fault: fault[0])))
 
     def fail_if_any(self) -> None:
@@ -87,8 +87,9 @@ class Source:
 
     def fault(self, node: yaml.Node, where: str, text: str) -> None:
         """Note what is wrong with the key `where`."""
-        line = node.start_mark.line + 1 if self.numbered else 0
-        self.notes.fault(f"{self.place(node)}: {where}: {text}" if where else f"{self.place(node)}: {text}", line)
+        mark = node.start_mark
+        place = (mark.line + 1, mark.column + 1) if self.numbered else (0, 0)
+        self.notes.fault(f"{self.place(node)}: {where}: {text}" if where else f"{self.place(node)}: {text}", place)
 
     def warn(self, node: yaml.Node, where: str, text: str) -> None:
         """Note what is worth knowing about the key `where`."""

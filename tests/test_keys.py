@@ -1,0 +1,102 @@
+"""Keys: what a text or a value becomes, and what is said of one that cannot."""
+
+import math
+import re
+
+import pytest
+
+from normexp.keys import Key, Value
+from normexp.run import KEYS
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("lr", "1e-3", 1e-3),
+        ("lr", "1E-3", 1e-3),
+        ("lr", "3.0e-4", 3e-4),
+        ("lr", "1.e-2", 1e-2),
+        ("lr", "+1e-3", 1e-3),
+        ("lr", ".5", 0.5),
+        ("lr", "1", 1.0),
+        ("warmup", "1e1", 10),
+        ("steps", "1.0e2", 100),
+        ("depth", "4.0", 4),
+        ("depth", "0", 0),
+        ("seed", "9223372036854775807", 2**63 - 1),
+        ("residual", "true", True),
+        ("residual", "No", False),
+        ("norm", "none", "none"),
+        ("norm", "None", "none"),
+        ("norm", "null", "none"),
+        ("norm", "~", "none"),
+        ("norm", "", "none"),
+        ("norm", "LN", "ln"),
+    ],
+)
+def test_text_becomes_a_value_of_the_keys_type(name: str, text: str, value: Value) -> None:
+    parsed = KEYS[name].parse(text)
+    assert parsed == value
+    assert type(parsed) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("lr", "1e-3e", "not a number"),
+        ("lr", "0", "above 0"),
+        ("lr", "-1", "above 0"),
+        ("lr", ".inf", "not a number"),
+        ("lr", "nan", "not a number"),
+        ("lr", "1e999", "not finite"),
+        ("lr", "1e305", "size is out of range"),
+        ("lr", "1,5", "write 1.5, or [1,5] for two values"),
+        ("lr", "1_000", "not a number"),
+        ("lr", "1e-3\n", "not a number"),
+        ("lr", "١", "not a number"),
+        ("depth", "4.5", "not a whole number"),
+        ("depth", "true", "not a number"),
+        ("depth", "-2", "at least 0"),
+        ("depth", "9" * 301, "size is out of range"),
+        ("depth", "9" * 500, "too long"),
+        ("warmup", "0.1", "not a whole number"),
+        ("warmup", "1:30", "base-60"),
+        ("seed", "0777", "octal"),
+        ("seed", "08", "without the 0"),
+        ("seed", "18446744073709551616", "at most 9223372036854775807"),
+        ("residual", "maybe", "neither true nor false"),
+        ("norm", "rmsnorm", "did you mean rms?"),
+        ("optimizer", "null", "not one of adam, adamw, sgd"),
+        ("beta1", "1", "below 1"),
+    ],
+)
+def test_a_wrong_text_is_told_from_a_right_one(name: str, text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(words)):
+        KEYS[name].parse(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("depth", True), ("depth", "8"), ("lr", None), ("lr", math.nan), ("lr", math.inf), ("lr", 10**400), ("norm", 1)],
+)
+def test_a_wrong_python_value_is_a_value_error(name: str, value: object) -> None:
+    with pytest.raises(ValueError, match=r"not|neither|range"):
+        KEYS[name].check(value)
+
+
+def test_minus_zero_is_zero() -> None:
+    assert math.copysign(1, float(KEYS["weight_decay"].parse("-0.0"))) == 1
+
+
+def test_a_synonym_has_one_canonical_value_and_a_key_without_effect_is_neutral() -> None:
+    key = Key(kind=int, default=5, neutral=3, help="", synonyms={1: 0})
+    assert [key.canonical(value, True) for value in (0, 1, 2)] == [0, 0, 2]
+    assert key.canonical(2, False) == 3
+
+
+def test_every_default_and_neutral_value_is_allowed() -> None:
+    for key in KEYS.values():
+        assert key.check(key.default) == key.default
+        assert key.check(key.neutral) == key.neutral
+        assert key.help
+        assert key.limits()

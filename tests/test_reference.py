@@ -1,0 +1,46 @@
+"""The config reference says what the key table says."""
+
+from pathlib import Path
+
+import pytest
+
+from normexp import reference
+from normexp.errors import UserError
+from normexp.run import KEYS
+
+
+def test_one_row_a_key_with_its_default_first() -> None:
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in reference.config_table().splitlines()]
+    assert {len(row) for row in rows} == {5}
+    assert [row[0] for row in rows[2:]] == [f"`{name}`" for name in KEYS]
+    cells = {row[0].strip("`"): row[1:] for row in rows[2:]}
+    assert cells["depth"][:2] == ["20", "a whole number at least 0 and at most 10000"]
+    assert cells["norm"][:3] == ["ln, rms, none", "", "depth > 0"]
+    assert cells["qk_norm"][0] == "none, rms, ln"
+    assert cells["residual"][0] == "true, false"
+    for name, key in KEYS.items():
+        assert cells[name][0].split(", ")[0] == str(key.default).lower()
+        assert cells[name][3] == key.help.replace("|", "\\|")
+
+
+def test_a_document_is_rewritten_in_place_and_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "README.md"
+    path.write_text("before\n<!-- config reference -->\nold\n<!-- end -->\nafter é\n", encoding="utf-8")
+    assert reference.main(["--check", str(path)]) == 1
+    assert "out of date" in capsys.readouterr().out
+    assert "old" in path.read_text(encoding="utf-8")
+    assert reference.main([str(path)]) == 0
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("before\n<!-- config reference -->\n\n| key |")
+    assert text.endswith("|\n\n<!-- end -->\nafter é\n")
+    assert "old" not in text
+    assert reference.main(["--check", str(path)]) == 0
+    assert reference.replaced(text) == text
+
+
+def test_a_document_without_markers_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UserError, match="put both where the table belongs"):
+        reference.replaced("<!-- config reference -->")
+    assert reference.main([str(tmp_path / "none.md")]) == 2
+    assert reference.main([]) == 2
+    assert "usage" in capsys.readouterr().err
