@@ -10,8 +10,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import filelock
-
 from normexp.atomic import storage_errors, write_atomically
 from normexp.codec import from_json, to_json
 from normexp.errors import UserError
@@ -24,6 +22,8 @@ HOLDER = ".driver.json"
 @contextlib.contextmanager
 def driver_lock(folder: Path) -> Iterator[None]:
     """Hold the folder. Raises UserError at once, naming the holder, where another driver has it."""
+    import filelock  # slow, and not needed for reading
+
     lock = filelock.FileLock(folder / LOCK)
     with storage_errors(folder / LOCK, "lock"):
         try:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from normexp.errors import UserError
 from normexp.plan import Plan
 from normexp.record import Result, RunRecord
 from normexp.run import KEYS
@@ -56,28 +58,16 @@ SUMMARY_COUNTS = (
     "last_dead_step",
     "stale_runs",
 )
-SUMMARY_NUMBERS = (
-    "median_val_loss",
-    "mean_val_loss",
-    "std_val_loss",
-    "low95_val_loss",
-    "high95_val_loss",
-)
 SECONDS = ("data", "steps", "eval", "replay", "total")
 SECONDS_SUFFIX = "_seconds"
+NUMBER_SUFFIXES = (SECONDS_SUFFIX, "_val_loss")
 
-_DTYPES = (
-    RUN_COLUMNS
-    | POINT_COLUMNS
-    | dict.fromkeys(SUMMARY_COUNTS, INTEGER)
-    | dict.fromkeys(SUMMARY_NUMBERS, NUMBER)
-    | {"reused_from": TEXT, "survivors": TEXT}
-)
+_DTYPES = RUN_COLUMNS | POINT_COLUMNS | dict.fromkeys(SUMMARY_COUNTS, INTEGER) | {"death_step": INTEGER}
 
 
 def dtype(column: str) -> str:
     """The type of a column of any of our tables; unknown ones are text."""
-    return _DTYPES.get(column, NUMBER if column.endswith(SECONDS_SUFFIX) else TEXT)
+    return _DTYPES.get(column, NUMBER if column.endswith(NUMBER_SUFFIXES) else TEXT)
 
 
 def frame(rows: Iterable[Mapping[str, Any]], columns: Iterable[str]) -> pd.DataFrame:
@@ -135,24 +125,45 @@ def to_csv(table: pd.DataFrame) -> str:
 
 
 def read_csv(path: Path) -> pd.DataFrame:
-    """A table back from CSV, ours or edited by hand: `None` in a config column is the word none, not a gap."""
-    import pandas as pd
+    """A table back from CSV, ours or edited by hand: `None` in a config column is the word none, not a gap.
 
-    names = list(pd.read_csv(path, nrows=0, encoding="utf-8").columns)
-    kinds = {name: dtype(name) for name in names}
-    gaps = {name: ["", "nan", "NaN"] for name, kind in kinds.items() if kind != TEXT}
-    table = pd.read_csv(
-        path, dtype=kinds, keep_default_na=False, na_values=gaps, float_precision="round_trip", encoding="utf-8"
-    )
-    for name in names:
-        if name in KEYS and KEYS[name].choices is not None:
-            table[name] = table[name].map({word: _word(name, word) for word in table[name].unique()}).astype("str")
-    return table
+    Raises UserError where a cell is not of its column's type.
+    """
+    with path.open(encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file, restval="")
+        names = list(reader.fieldnames or [])
+        rows = []
+        for row in reader:
+            try:
+                rows.append({name: _cell(name, row[name]) for name in names})
+            except ValueError as error:
+                raise UserError(f"{path}:{reader.line_num}: {error}") from error
+    return frame(rows, names)
 
 
-def _word(name: str, text: str) -> Any:
+def _cell(column: str, text: str) -> Any:
+    kind = dtype(column)
+    if kind == TEXT:
+        return _word(column, text)
+    if text == "":
+        return None
+    if kind == SWITCH:
+        return _switch(text)
+    return int(text) if kind == INTEGER else float(text)
+
+
+def _switch(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(f"{text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+def _word(column: str, text: str) -> Any:
+    key = KEYS.get(column)
+    if key is None or key.choices is None:
+        return text
     try:
-        return KEYS[name].parse(text)
+        return key.parse(text)
     except ValueError:
         return text
 

@@ -1,0 +1,354 @@
+"""Cells, pivots, conclusion: counts add up, the dead count, nothing is cut."""
+
+from __future__ import annotations
+
+import io
+import math
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import records as made
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from rich.console import Console
+
+from normexp import report, tables
+from normexp.console import console, encodable, output
+from normexp.errors import UserError
+from normexp.labels import listed, loss_text, range_text, value_text
+from normexp.pivot import cell_text, pivot
+from normexp.plan import Pivot, Plan, Published
+from normexp.record import Outcome, RunRecord, Status
+from normexp.run import RunConfig
+from normexp.store import Store
+from normexp.summary import best, by_loss, cells, conclusion, summarize, t_quantile
+
+OUTCOMES = [outcome.value for outcome in Outcome]
+
+
+def end(config: RunConfig, how: str) -> RunRecord | None:
+    """A record of this kind: a loss, nan@step, a status, or pending."""
+    if how == "pending":
+        return None
+    if how in {status.value for status in Status}:
+        return made.failed(config, Status(how))
+    if "@" in how:
+        kind, step = how.split("@")
+        return made.dead(config, int(step), kind=kind)
+    initial = 150.0 if how == "unsettled" else 4.3
+    losses = {"learned": 1.9, "plateau": 4.065, "unsettled": 100.0, "diverged": 1e9}
+    return made.done(config, losses[how] if how in losses else float(how), initial=initial)
+
+
+def runs_of(plan: Plan, ends: list[str]) -> pd.DataFrame:
+    """The plan's runs with these ends, in order."""
+    found = {run_id: end(config, how) for (run_id, config), how in zip(plan.configs.items(), ends, strict=True)}
+    return tables.runs(plan, {run_id: record for run_id, record in found.items() if record is not None})
+
+
+def seeds(*ends: str) -> tuple[Plan, pd.DataFrame]:
+    """One cell, a seed for each end."""
+    plan = made.plan({"lr": [1e-3], "seed": list(range(len(ends)))})
+    return plan, runs_of(plan, list(ends))
+
+
+BLOWN_UP = ("unsettled", "diverged", "nan@3", "inf@12")
+NOT_DONE = ("failed", "killed", "timeout", "interrupted", "pending")
+ENDS = st.sampled_from(("1.6", "2.5", "learned", "plateau", *BLOWN_UP, *NOT_DONE))
+
+
+@given(st.lists(ENDS, min_size=12, max_size=12))
+def test_counts_add_up_whatever_happened(ends: list[str]) -> None:
+    plan = made.plan({"norm": ["ln", "rms"], "lr": [1e-3, 1e-2], "seed": [0, 1, 2]})
+    runs = runs_of(plan, ends)
+    summary = summarize(plan, runs)
+    assert (summary["planned"] == summary["done"] + summary["failed"] + summary["pending"]).all()
+    assert (summary["done"] == summary[OUTCOMES].sum(axis=1)).all()
+    assert summary["planned"].sum() == 12
+    statuses = [str(status) for status in runs["status"]]
+    assert summary["failed"].sum() == sum(status in {"failed", "killed", "timeout"} for status in statuses)
+    assert summary["pending"].sum() == sum(status in {"pending", "interrupted"} for status in statuses)
+    survivors = [how for how in ends[:3] if how in {"1.6", "2.5", "learned", "plateau"}]
+    assert summary["survivors"][0].startswith(f"{len(survivors)}/")
+    assert math.isfinite(summary["mean_val_loss"][0]) == bool(survivors)
+    assert conclusion(plan, runs)
+
+
+@given(st.permutations(["nan@3", "1.7", "2.5", "inf@9", "diverged", "pending", "failed"]))
+def test_best_is_the_finite_minimum_in_any_order(ends: list[str]) -> None:
+    plan = made.plan({"lr": [1e-4, 2e-4, 3e-4, 4e-4, 5e-4, 6e-4, 7e-4]})
+    runs = runs_of(plan, ends)
+    top = best(cells(plan, runs))
+    assert top is not None
+    assert top.median == 1.7
+    ordered = list(by_loss(summarize(plan, runs))["median_val_loss"])
+    assert ordered[:5] == [1.7, 2.5, 1e9, math.inf, math.inf]
+    assert all(map(math.isnan, ordered[5:]))
+
+
+def test_the_dead_count_in_the_median_and_not_in_the_mean() -> None:
+    plan, runs = seeds("1.6", "1.8", "nan@12")
+    row = summarize(plan, runs).iloc[0]
+    assert row["median_val_loss"] == 1.8
+    assert row["mean_val_loss"] == pytest.approx(1.7)
+    assert row["survivors"] == "2/3"
+    assert (row["first_dead_step"], row["last_dead_step"]) == (12, 12)
+    plan, runs = seeds("1.6", "nan@12", "inf@33")
+    row = summarize(plan, runs).iloc[0]
+    assert (row["median_val_loss"], row["first_dead_step"], row["last_dead_step"]) == (math.inf, 12, 33)
+
+
+def test_a_blown_up_loss_is_not_averaged() -> None:
+    plan, runs = seeds("1.6", "diverged", "unsettled")
+    row = summarize(plan, runs).iloc[0]
+    assert (row["mean_val_loss"], row["survivors"], row["median_val_loss"]) == (1.6, "1/3", 100.0)
+
+
+def test_the_interval_is_students() -> None:
+    losses = ["1.6", "1.8", "2.3", "1.7"]
+    plan, runs = seeds(*losses)
+    row = summarize(plan, runs).iloc[0]
+    values = list(map(float, losses))
+    half = 3.182446305284263 * statistics.stdev(values) / 2
+    assert row["std_val_loss"] == pytest.approx(statistics.stdev(values))
+    assert row["low95_val_loss"] == pytest.approx(statistics.fmean(values) - half)
+    assert row["high95_val_loss"] == pytest.approx(statistics.fmean(values) + half)
+    assert t_quantile(1) == pytest.approx(12.706204736)
+    assert row["learned_fraction"] == pytest.approx((4.07 - statistics.fmean(values)) / (4.07 - 1.5))
+
+
+def test_a_redundant_point_shows_its_run_in_each_cell() -> None:
+    plan = made.plan({"norm": ["ln", "none"], "position": ["post", "pre"]}, depth=2)
+    assert len(plan.configs) == 3
+    summary = summarize(plan, runs_of(plan, ["1.6", "1.8", "nan@12"]))
+    assert list(summary["nonfinite"]) == [0, 0, 1, 1]
+    assert list(summary["planned"]) == [1, 1, 1, 1]
+    assert conclusion(plan, runs_of(plan, ["1.6", "1.8", "nan@12"])).startswith("2 of 3 finished runs learned")
+
+
+def test_conclusion_names_the_axis_that_separates() -> None:
+    plan = made.plan({"position": ["post", "pre"], "warmup": [0, 200], "lr": [1e-4, 3.16227766e-3]})
+    text = conclusion(plan, runs_of(plan, ["plateau", "plateau", "2.5", "plateau", "1.9", "1.8", "2.0", "1.7"]))
+    assert text == (
+        "5 of 8 finished runs learned; 3 ended on a plateau. "
+        "What separates them most is position (learned: post 1 of 4, pre 4 of 4). "
+        "Lowest final loss: 1.700 with position pre, warmup 200, lr 0.00316 (floor 1.500, guess 4.070)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("ends", "told"),
+    [
+        (["pending"] * 4, "No run has come to a result yet: 4 pending."),
+        (["failed", "killed", "timeout", "interrupted"], "No run has come to a result yet: 3 failed and 1 pending."),
+        (["1.6", "1.7", "1.8", "1.9"], "4 of 4 finished runs learned. The outcome is the same everywhere."),
+        (["nan@3", "inf@9", "nan@7", "nan@9"], "0 of 4 finished runs learned; 4 died non-finite (step 3–9)."),
+        (["nan@3", "inf@9", "nan@7", "nan@9"], "No cell has a finite median loss."),
+        (["1.6", "nan@9", "nan@7", "1.9"], "No axis changes how many learn."),
+        (["plateau", "diverged", "plateau", "plateau"], "No axis changes how many learn."),
+        (["1.6", "pending", "pending", "pending"], "1 of 1 finished run learned; 3 pending. Lowest"),
+    ],
+)
+def test_conclusion_is_honest(ends: list[str], told: str) -> None:
+    plan = made.plan({"norm": ["ln", "rms"], "lr": [1e-3, 1e-2]})
+    assert told in conclusion(plan, runs_of(plan, ends))
+
+
+def test_an_axis_with_many_values_is_told_by_its_ends() -> None:
+    rates = [index * 1e-4 for index in range(1, 21)]
+    plan = made.plan({"lr": rates})
+    text = conclusion(plan, runs_of(plan, ["1.8"] * 19 + ["nan@5"]))
+    assert "(learned: 0.0001 1 of 1, 0.002 0 of 1)" in text
+
+
+@pytest.mark.parametrize(
+    ("ends", "text"),
+    [
+        (["1.865"], "1.865"),
+        (["plateau"], "plateau 4.07"),
+        (["nan@12"], "nan @12"),
+        (["diverged"], "diverged 1e+09"),
+        (["unsettled"], "unsettled 100"),
+        (["timeout"], "timeout"),
+        (["interrupted"], "pending"),
+        (["pending"], "pending"),
+        (["1.85", "1.87", "1.89"], "1.87 ± 0.02 (3)"),
+        (["1.87", "nan@12", "nan@33"], "1.87 (1 of 3); 2 of 3 nan @12–33"),
+        (["nan@12", "inf@12"], "2 of 2 nan/inf @12"),
+        (["pending", "plateau", "1.6"], "1.60 (1 of 3); plateau 4.07 (1 of 3); 1 of 3 pending"),
+    ],
+)
+def test_cell_text(ends: list[str], text: str) -> None:
+    plan, runs = seeds(*ends)
+    assert cell_text(cells(plan, runs)[0]) == text
+
+
+def test_pivot_is_laid_out_as_asked_with_the_published_text_beside() -> None:
+    plan = made.plan(
+        {"norm": ["none", "ln"], "lr": [1e-3, 3.16227766e-3], "warmup": [0, 200]},
+        pivot=Pivot(rows=("norm",), columns=("lr",)),
+        published=[Published(where={"norm": "none", "lr": 1e-3}, text="NaN", source="Table 2")],
+    )
+    ends = ["nan@12", "nan@13", "nan@4", "nan@5", "1.6", "1.7", "1.8", "plateau"]
+    first, second = pivot(plan, runs_of(plan, ends))
+    assert (first.title, second.title) == ("warmup 0", "warmup 200")
+    assert first.header == ("norm", "lr 0.001", "lr 0.00316")
+    assert first.rows == (("none", "nan @12 [NaN]", "nan @4"), ("ln", "1.600", "1.800"))
+    assert second.rows == (("none", "nan @13 [NaN]", "nan @5"), ("ln", "1.700", "plateau 4.07"))
+    assert first.note == "In brackets: Table 2."
+
+
+def test_pivot_rows_stand_together() -> None:
+    plan = made.plan(
+        {"position": ["post", "pre"], "norm": ["ln", "rms"]}, pivot=Pivot(rows=("norm", "position"), columns=())
+    )
+    (table,) = pivot(plan, runs_of(plan, ["1.6", "1.7", "1.8", "1.9"]))
+    assert table.header == ("norm / position", "")
+    assert [row for row, *_ in table.rows] == ["ln, post", "ln, pre", "rms, post", "rms, pre"]
+
+
+def test_pivot_of_a_key_that_is_no_axis_any_more() -> None:
+    plan = made.plan({"norm": ["ln", "rms"]}, lr=3e-3, pivot=Pivot(rows=("norm",), columns=("lr",)))
+    (table,) = pivot(plan, runs_of(plan, ["1.6", "1.7"]))
+    assert table.header == ("norm", "lr 0.003")
+
+
+def saved(folder: Path, plan: Plan, ends: list[str]) -> Store:
+    """A results folder with these ends."""
+    store = Store(folder / plan.folder)
+    store.begin(plan, [], force=False)
+    for config, how in zip(plan.configs.values(), ends, strict=True):
+        record = end(config, how)
+        if record is not None:
+            store.write(record)
+    return store
+
+
+NASTY = "a|b `x` <br>\nsecond *line* \\| [link](x) &lt; | --- |"
+
+
+def test_markdown_survives_any_name(tmp_path: Path) -> None:
+    plan = made.plan(
+        {"norm": ["none", "ln"], "lr": [1e-3, 1e-2]},
+        label=NASTY,
+        title=NASTY,
+        pivot=Pivot(rows=("norm",), columns=("lr",)),
+        published=[Published(where={"norm": "none"}, text="1|2\n`", source=NASTY)],
+    )
+    text = report.rebuild(saved(tmp_path, plan, ["nan@3", "1.6", "failed", "pending"])).markdown
+    tokens = MarkdownIt("commonmark").enable("table").parse(text)
+    widths, shown = [], []
+    for token in tokens:
+        if token.type == "tr_open":
+            widths.append(0)
+        if token.type in ("th_open", "td_open"):
+            widths[-1] += 1
+        shown += [child.content for child in token.children or []]
+        assert not any(child.type in ("code_inline", "html_inline", "link_open") for child in token.children or [])
+    assert widths == [3] * 3 + [18] * 5
+    assert "".join(shown).count("a|b `x` <br> second *line* \\| [link](x) &lt; | --- |") == 8
+
+
+def test_markdown_says_what_a_reader_must_know(tmp_path: Path) -> None:
+    plan = made.plan({"norm": ["ln", "rms", "none"]}, depth=2)
+    store = saved(tmp_path, plan, ["1.6", "1.7", "nan@3"])
+    configs = list(plan.configs.values())
+    store.write(made.done(configs[0], 1.6, numerics=0, environment={"torch": "2.12", "threads": 2}))
+    store.begin(made.plan({"norm": ["ln", "rms"]}, depth=2), [], force=False)
+    (store.folder / "runs" / configs[1].run_id / "run.json").write_text("{")
+    text = report.rebuild(store).markdown
+    assert "1 run stale" in text
+    assert "cannot be used" in text
+    assert f"1 stored run that no point asks for any more: {configs[2].run_id}" in text
+    assert "Reference losses in nats: floor 1.500, guess 4.070, bigram 3.000." in text
+    store.write(made.done(configs[1], 1.6))
+    assert "different torch: 2.12 and 2.13.0" in report.rebuild(store).markdown
+    assert "different threads: 1 and 2" in report.rebuild(store).markdown
+
+
+def test_no_runs_is_a_header_and_says_so(tmp_path: Path) -> None:
+    found = report.rebuild(saved(tmp_path, made.plan({"lr": []}), []))
+    assert "| lr | planned |" in found.markdown
+    assert "\n\nno runs\n" in found.markdown
+    assert "no runs" in printed(found, width=80, terminal=True)
+
+
+def test_a_half_finished_folder_is_reported(tmp_path: Path) -> None:
+    plan = made.plan({"norm": ["ln", "rms"], "seed": [0, 1]})
+    store = saved(tmp_path, plan, ["1.6", "pending", "pending", "pending"])
+    found = report.rebuild(store)
+    assert list(found.summary["pending"]) == [1, 2]
+    assert {path.name for path in store.folder.glob("*.*")} >= {"points.csv", "runs.csv", "timings.csv", "summary.md"}
+    with pytest.raises(UserError, match="not a results folder"):
+        report.rebuild(Store(tmp_path))
+
+
+def printed(found: report.Report, *, width: int, terminal: bool, encoding: str = "utf-8") -> str:
+    """What the terminal or the pipe gets."""
+    buffer = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    out = Console(file=buffer, width=width, force_terminal=terminal, color_system=None) if terminal else output(buffer)
+    out.print(console(found))
+    buffer.seek(0)
+    return buffer.read()
+
+
+@pytest.mark.parametrize(("width", "terminal"), [(20, True), (40, True), (80, True), (300, True), (80, False)])
+def test_nothing_is_cut_on_the_terminal(tmp_path: Path, width: int, terminal: bool) -> None:
+    axes = {"norm": ["none", "ln"], "position": ["post", "pre"], "lr": [1e-3, 0.00316227766, 1e-2]}
+    plan = made.plan(axes, title="dépth")
+    ends = ["nan@1234", "inf@77", "failed", "1.6", "1.7", "2.5", "plateau", "1.9", "unsettled"]
+    text = printed(report.rebuild(saved(tmp_path, plan, ends)), width=width, terminal=terminal)
+    joined = "".join(text.split())
+    assert "…" not in text
+    assert "\x1b" not in text
+    for told in ("0.00316", "1234", "77", "survivors", "learnedfraction", "4.065"):
+        assert told in joined
+    assert not terminal or max(map(len, text.splitlines())) <= width
+    if not terminal:
+        assert len([line for line in text.splitlines() if line.startswith(("none ", "ln "))]) == 12
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-8"])
+def test_any_encoding_will_do(tmp_path: Path, encoding: str) -> None:
+    plan = made.plan({"lr": [1e-3], "seed": [0, 1, 2]}, title="dépth α ±")
+    found = report.rebuild(saved(tmp_path, plan, ["1.85", "1.87", "nan@3"]))
+    text = printed(found, width=200, terminal=True, encoding=encoding)
+    shown = {
+        "ascii": ("d?pth ? +/-", "+/- 0.014"),
+        "cp1252": ("dépth ? +/-", "± 0.014"),
+        "utf-8": ("dépth α ±", "± 0.014"),
+    }
+    for told in shown[encoding]:
+        assert told in text
+    assert encodable("1–2 × 3", "ascii") == "1-2 x 3"
+
+
+def test_the_text_path_imports_neither_torch_nor_matplotlib(tmp_path: Path) -> None:
+    store = saved(tmp_path, made.plan({"norm": ["ln", "none"], "seed": [0, 1]}), ["1.6", "1.7", "nan@3", "nan@4"])
+    program = (
+        "import sys; from pathlib import Path; from normexp import report; from normexp.console import console, output;"
+        "from normexp.store import Store; output().print(console(report.rebuild(Store(Path(sys.argv[1])))));"
+        "print([name for name in ('torch', 'matplotlib', 'scipy.stats') if name in sys.modules])"
+    )
+    arguments = [sys.executable, "-c", program, str(store.folder)]
+    told = subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert told.splitlines()[-1] == "[]"
+
+
+def test_labels() -> None:
+    assert [value_text("lr", lr) for lr in (1e-3, 3.16227766e-3, 1e-5)] == ["0.001", "0.00316", "1e-05"]
+    assert value_text("residual", True) == "true"
+    assert [loss_text(loss) for loss in (1.8654, 812.3, 1.2e9, math.inf, math.nan)] == [
+        "1.865",
+        "812",
+        "1.2e+09",
+        "inf",
+        "",
+    ]
+    assert [range_text(steps) for steps in ([], [5], [9, 5, 7])] == ["", "5", "5–9"]
+    assert listed(["a"]) + listed(["a", "b"]) + listed(["a", "b", "c"]) == "aa and ba, b and c"

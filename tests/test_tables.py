@@ -1,0 +1,155 @@
+"""Tables: fixed columns and types, the same bytes from the same records, and `none` is a word."""
+
+from __future__ import annotations
+
+import math
+import random
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import records as made
+
+from normexp import report, tables
+from normexp.errors import UserError
+from normexp.plan import Plan
+from normexp.record import RunRecord, Status
+from normexp.run import KEYS, RunConfig
+from normexp.store import Store
+
+AXES = {
+    "norm": ["ln", "none"],
+    "position": ["post", "pre"],
+    "lr": [1e-3, 0.00316227766016838, 1e-2],
+    "seed": [0, 2**63 - 1],
+}
+
+
+@pytest.fixture
+def plan() -> Plan:
+    return made.plan(AXES, depth=2)
+
+
+def some_records(plan: Plan) -> dict[str, RunRecord]:
+    """All kinds of ends; the last run is pending."""
+    ends = [
+        lambda config: made.done(config, 1.9),
+        lambda config: made.done(config, 4.065),
+        lambda config: made.done(config, 1e9),
+        lambda config: made.dead(config, 12, kind="inf", reused_from="other"),
+        lambda config: made.failed(config, Status.TIMEOUT),
+    ]
+    configs = list(plan.configs.items())[:-1]
+    return {run_id: ends[index % len(ends)](config) for index, (run_id, config) in enumerate(configs)}
+
+
+def test_points_name_their_run(plan: Plan) -> None:
+    table = tables.points(plan)
+    assert list(table.columns) == ["label", "norm", "position", "lr", "seed", "run_id"]
+    assert len(table) == 24
+    assert table["run_id"].nunique() == 18, "without a norm, post and pre are one"
+    assert list(table["run_id"]) == [point.config.run_id for point in plan.points]
+    assert set(table["position"][table["norm"] == "none"]) == {"post", "pre"}
+
+
+def test_runs_have_every_config_key_and_every_state(plan: Plan) -> None:
+    table = tables.runs(plan, some_records(plan)).set_index("run_id")
+    assert list(table.columns) == [*tables.RUN_COLUMNS][1:]
+    assert set(KEYS) < set(table.columns)
+    assert len(table) == 18
+    assert list(table["status"].iloc[[0, 4, -1]]) == ["done", "timeout", "pending"]
+    dead, pending = table.iloc[3], table.iloc[-1]
+    assert (dead["outcome"], dead["kind"], dead["step"], dead["layer"]) == ("nonfinite", "inf", 12, 4)
+    assert math.isnan(dead["final_val_loss"])
+    assert (pending["outcome"], pending["trend"]) == ("", "")
+    assert pending["step"] is pd.NA
+    assert list(table["learned_fraction"].iloc[:4]) == [
+        (4.07 - 1.9) / (4.07 - 1.5),
+        (4.07 - 4.065) / (4.07 - 1.5),
+        0,
+        0,
+    ]
+
+
+def test_every_table_comes_back_from_csv(plan: Plan, tmp_path: Path) -> None:
+    store = Store(tmp_path / "x")
+    store.begin(plan, [], force=False)
+    records = some_records(plan)
+    for record in records.values():
+        store.write(record)
+    made_tables = {
+        "points": tables.points(plan),
+        "runs": tables.runs(plan, records),
+        "timings": tables.timings(plan, records),
+        "summary": report.rebuild(store).summary,
+    }
+    for name, table in made_tables.items():
+        read = tables.read_csv(store.folder / f"{name}.csv")
+        pd.testing.assert_frame_equal(read, table, check_exact=True)
+        assert tables.to_csv(read) == tables.to_csv(table)
+    assert made_tables["runs"]["step"].dtype == "Int64"
+    assert "12," in tables.to_csv(made_tables["runs"])
+    assert "12.0," not in tables.to_csv(made_tables["runs"])
+    assert set(tables.read_csv(store.folder / "runs.csv")["seed"]) == {0, 2**63 - 1}
+
+
+def test_runs_csv_is_the_same_whatever_order_speed_or_machine(plan: Plan, tmp_path: Path) -> None:
+    texts = []
+    for index, name in enumerate(("one", "two")):
+        store = Store(tmp_path / name)
+        store.begin(plan, [name], force=False)
+        records = list(some_records(plan).values())
+        random.Random(index).shuffle(records)
+        for record in records:
+            other = {"seconds": {"total": index + 0.5}, "environment": {"threads": index}, "reused_from": name}
+            store.write(RunRecord(**{field: getattr(record, field) for field in RunRecord.__slots__} | other))
+        report.rebuild(store)
+        texts.append({path.name: path.read_bytes() for path in store.folder.glob("*.csv")})
+    assert texts[0]["runs.csv"] == texts[1]["runs.csv"]
+    assert texts[0]["summary.csv"] == texts[1]["summary.csv"]
+    assert texts[0]["timings.csv"] != texts[1]["timings.csv"]
+
+
+def test_timings_have_seconds_environment_and_origin(plan: Plan) -> None:
+    records = some_records(plan)
+    first = next(iter(records))
+    table = tables.timings(plan, records).set_index("run_id")
+    assert len(table) == 17
+    assert list(table.loc[first, ["data_seconds", "total_seconds", "threads", "torch"]]) == [0.2, 3.75, "1", "2.13.0"]
+    assert set(table["reused_from"]) == {"", "other"}
+
+
+@pytest.mark.parametrize("word", ["None", "none", "NONE", "null", "~", ""])
+def test_a_norm_written_by_hand_keeps_its_row(tmp_path: Path, word: str) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text(f"run_id,norm,step,final_val_loss\na,ln,,1.5\nb,{word},12,\nc,{word},7,inf\n", "utf-8")
+    table = tables.read_csv(path)
+    assert table.groupby("norm").size().to_dict() == {"ln": 1, "none": 2}
+    assert list(table["step"].dropna()) == [12, 7]
+    assert list(table["final_val_loss"].fillna(-1)) == [1.5, -1, math.inf]
+
+
+def test_a_cell_of_the_wrong_type_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    for column, text in (("step", "12.5"), ("final_val_loss", "low"), ("stale", "perhaps")):
+        path.write_text(f"run_id,{column}\na,\nb,{text}\n", "utf-8")
+        with pytest.raises(UserError, match=rf"runs\.csv:3: .*{text}"):
+            tables.read_csv(path)
+
+
+def test_text_that_looks_like_a_gap_stays(tmp_path: Path) -> None:
+    plan = made.plan({"lr": [1e-3]}, label="NA")
+    path = tmp_path / "points.csv"
+    path.write_text(tables.to_csv(tables.points(plan)), "utf-8")
+    assert list(tables.read_csv(path)["label"]) == ["NA"]
+
+
+def test_no_runs_is_a_header() -> None:
+    plan = made.plan({"lr": []})
+    assert tables.to_csv(tables.points(plan)) == "label,lr,run_id\n"
+    assert tables.to_csv(tables.runs(plan, {})) == ",".join(tables.RUN_COLUMNS) + "\n"
+
+
+def test_no_column_of_a_result_is_a_config_key() -> None:
+    config = RunConfig()
+    assert not set(config.to_dict()) & {*tables.RESULT_COLUMNS, "run_id", "label", "status", "outcome", "trend"}
