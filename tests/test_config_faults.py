@@ -95,6 +95,7 @@ FAULTS: list[tuple[str, list[str]]] = [
     ('name: "a\\0b"\nbase: {depth: 2}', ["must not hold a path separator or a control character"]),
     ("name: .a\nbase: {depth: 2}", ["must not start with a dot"]),
     (f"name: {'a' * 101}\nbase: {{depth: 2}}", ["is longer than 100 characters"]),
+    (f"name: {'α' * 80}\nbase: {{depth: 2}}", ["is longer than 100 characters"]),
     ('name: ""\nbase: {depth: 2}', ["c.yaml:1: name: is empty: write a text, or drop the key"]),
     ("title: [a]\nbase: {depth: 2}", ["c.yaml:1: title: takes one value, not a list"]),
     ("sweeps: []", ["c.yaml:1: sweeps: has no entry: write at least one"]),

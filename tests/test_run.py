@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from normexp.run import INTERACTING, KEYS, RunConfig
-from normexp.schemes import SCHEMES
+from normexp.schemes import SCHEMES, Scale, constant
 
 VALUES: dict[str, list[Any]] = {
     "depth": [0, 1, 12],
@@ -177,3 +177,20 @@ def test_ids_hang_neither_on_the_hash_seed_nor_on_the_order_of_keys() -> None:
         env = os.environ | {"PYTHONHASHSEED": seed}
         found.add(subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout)
     assert found == {f"{RunConfig(**values).run_id} False\n"}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("scales", "same"),
+    [
+        ({"skip": constant(1.0)}, True),
+        ({"skip": constant(2.0)}, False),
+        ({"branch_out": Scale(lambda layer, depth: 1.0, learned=True)}, False),
+        ({"branch_in": Scale(lambda layer, depth: 1 / layer**0.5)}, False),
+        ({"gains": {"v": lambda depth: 1.0}}, True),
+        ({"gains": {"v": lambda depth: 0.5}}, False),
+    ],
+)
+def test_schemes_are_compared_by_their_numbers(scales: dict[str, Any], same: bool) -> None:
+    other = replace(SCHEMES["post"], **scales)
+    assert SCHEMES["pre"].same_skeleton(other, 3) is same
+    assert SCHEMES["pre"].same_skeleton(SCHEMES["post"], 3)
