@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -15,68 +13,18 @@ from rich.table import Table
 from rich.text import Text
 
 from normexp.console import encodable
-from normexp.execute.events import Event, Finished, Progress, Started
+from normexp.execute.events import Event, Finished
 from normexp.labels import loss_text, values_text
 from normexp.plan import Plan
 from normexp.record import RunRecord, Status
 from normexp.run import RunConfig
+from normexp.tally import Tally
 
 HEARTBEAT_SECONDS = 60.0
 """How often a sweep that is not watched says that it is alive."""
 BARS = "▁▂▃▄▅▆▇█"
 DECADES = 6.0
 """Range of the bars: an activation RMS from 0.1 to 10^5, in powers of ten."""
-
-
-@dataclass
-class _Running:
-    started: float
-    step: int = 0
-    loss: float = math.nan
-    grad_norm: float = math.nan
-    rms_by_layer: tuple[float, ...] = ()
-
-
-@dataclass
-class Tally:
-    """Where a sweep stands, updated by its events."""
-
-    todo: Sequence[RunConfig] = ()
-    done: int = 0
-    started: float = field(default_factory=time.monotonic)
-    running: dict[str, _Running] = field(default_factory=dict)
-    finished: list[RunRecord] = field(default_factory=list)
-
-    def update(self, event: Event) -> None:
-        """Take note of an event."""
-        if isinstance(event, Started):
-            self.running[event.config.run_id] = _Running(time.monotonic())
-        elif isinstance(event, Progress):
-            run = self.running[event.config.run_id]
-            run.step, run.loss, run.grad_norm = event.step, event.loss, event.grad_norm
-            run.rms_by_layer = event.rms_by_layer
-        else:
-            self.running.pop(event.record.run_id, None)
-            self.finished.append(event.record)
-
-    @property
-    def words(self) -> str:
-        """Finished runs counted by what became of them."""
-        counts = Counter(record.result_word for record in self.finished)
-        return ", ".join(f"{count} {word}" for word, count in counts.most_common())
-
-    @property
-    def seconds_left(self) -> float | None:
-        """From the work (blocks times steps) done so far; None before there is any."""
-        ended = sum(_work(record.config, record.config.steps) for record in self.finished)
-        configs = {config.run_id: config for config in self.todo}
-        ended += sum(_work(configs[run_id], run.step) for run_id, run in self.running.items())
-        total = sum(_work(config, config.steps) for config in self.todo)
-        return (time.monotonic() - self.started) * (total - ended) / ended if ended else None
-
-
-def _work(config: RunConfig, steps: int) -> float:
-    return (config.depth + 1) * steps
 
 
 def result_line(record: RunRecord) -> str:
