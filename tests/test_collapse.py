@@ -1,0 +1,114 @@
+"""The verdict of collapse, from made-up records of every fate."""
+
+import pytest
+
+from normexp import collapse
+from normexp.record import Death, Losses, Outcome, Result, RunRecord, SignalRow, Status, Traces, Verdict
+from normexp.run import RunConfig
+
+PLAN = collapse.plan_of("as-a-transformer", {"depth": 20, "norm": "none"})
+
+
+def record(config: RunConfig, outcome: Outcome, *, step: int = 0, loss: float | None = None) -> RunRecord:
+    death = Death(step=step, kind="inf", where="grad", tensor="blocks.3.ffn.f.fc1.weight", layer=3) if step else None
+    result = Result(
+        steps_done=400,
+        losses=Losses(floor=1.4, guess=4.0, bigram=2.5),
+        init_val_loss=4.3,
+        best_val_loss=loss,
+        final_val_loss=loss,
+        peak_lr=0.01,
+        parameters=1,
+        death=death,
+    )
+    verdict = Verdict(outcome=outcome, rule="", trend=None, thresholds={})
+    return RunRecord(config=config, status=Status.DONE, result=result, verdict=verdict)
+
+
+def records(fates: dict[str, list[tuple[Outcome, int, float | None]]]) -> dict[str, RunRecord]:
+    return {
+        run_id: record(config, outcome, step=step, loss=loss)
+        for run_id, config in PLAN.configs.items()
+        for outcome, step, loss in [fates[config.norm][config.seed]]
+    }
+
+
+HEALTHY = [(Outcome.LEARNED, 0, 2.0), (Outcome.LEARNED, 0, 2.1), (Outcome.LEARNED, 0, 2.05)]
+
+
+def test_the_plan_is_the_network_and_its_twins() -> None:
+    configs = list(PLAN.configs.values())
+    assert [(c.norm, c.seed) for c in configs] == [(n, s) for n in ("none", "ln", "rms") for s in (0, 1, 2)]
+    assert {(c.depth, c.lr, c.mixer) for c in configs} == {(20, 1e-2, "attention")}
+
+
+def test_a_normalized_network_has_one_twin_less() -> None:
+    plan = collapse.plan_of("as-written", {"norm": "ln", "position": "post", "final_norm": "none", "seed": 4})
+    assert [(c.norm, c.seed, c.position) for c in plan.configs.values()] == [("ln", 4, "post"), ("rms", 4, "post")]
+
+
+def test_all_died() -> None:
+    dead = [(Outcome.NONFINITE, step, None) for step in (12, 33, 20)]
+    told = collapse.verdict(PLAN, records({"none": dead, "ln": HEALTHY, "rms": HEALTHY}))
+    assert told == (
+        "no norm: 3 of 3 died, at steps 12–33; LN: 3 of 3 learned (loss 2.000 to 2.100); "
+        "RMSNorm: 3 of 3 learned (loss 2.000 to 2.100)."
+    )
+
+
+def test_some_died_and_the_others_are_told_too() -> None:
+    mixed = [(Outcome.NONFINITE, 7, None), (Outcome.UNSETTLED, 0, 370.0), (Outcome.PLATEAU, 0, 4.0)]
+    told = collapse.verdict(PLAN, records({"none": mixed, "ln": HEALTHY, "rms": HEALTHY}))
+    assert "1 of 3 died, at step 7" in told
+    assert "1 of 3 unsettled (loss 370)" in told
+    assert "1 of 3 plateau (loss 4.000)" in told
+    assert "Nothing collapsed" not in told
+
+
+def test_nothing_collapsed_is_said() -> None:
+    told = collapse.verdict(PLAN, records({"none": HEALTHY, "ln": HEALTHY, "rms": HEALTHY}))
+    assert told.startswith("Nothing collapsed. no norm: 3 of 3 learned")
+
+
+def test_without_a_finished_run_nothing_is_claimed() -> None:
+    assert collapse.verdict(PLAN, {}) == "No run has ended yet."
+
+
+def test_deaths_has_a_row_a_run() -> None:
+    dead = [(Outcome.NONFINITE, step, None) for step in (12, 33, 20)]
+    found = records({"none": dead, "ln": HEALTHY, "rms": HEALTHY})
+    table = collapse.deaths(PLAN, dict(list(found.items())[:-1]))
+    assert table.rows[1] == ("none", "1", "nonfinite", "", "33", "inf", "grad", "blocks.3.ffn.f.fc1.weight", "3")
+    assert table.rows[3][:4] == ("ln", "0", "learned", "2.000")
+    assert table.rows[-1][2] == "pending"
+
+
+def rows(steps: range, depth: int) -> list[SignalRow]:
+    return [
+        SignalRow(step=step, layer=layer, part=part, quantity="rms", value=10.0**step + layer)
+        for step in steps
+        for layer in range(depth + 2)
+        for part in ("stream", "mixer")
+    ]
+
+
+@pytest.mark.parametrize("depth", [0, 1, 7, 20, 200])
+def test_signal_shows_few_layers_with_both_ends(depth: int) -> None:
+    traces = Traces(curve=(), layers=rows(range(1), depth), death_layers=rows(range(3, 9), depth))
+    table = collapse.signal("x", traces)
+    assert table.header == ("layer", "before training", "step 5", "step 6", "step 7", "step 8")
+    assert table.rows[0][0] == "0 (embedding)"
+    assert table.rows[-1][0] == f"{depth + 1} (into the head)"
+    assert len(table.rows) <= 11
+    assert table.rows[0][1:3] == ("1", "1e+05")
+
+
+def test_signal_of_a_survivor_ends_with_its_last_evaluation() -> None:
+    table = collapse.signal("x", Traces(curve=(), layers=rows(range(3), 2)))
+    assert table.header == ("layer", "before training", "step 2")
+
+
+def test_exemplars_prefer_a_run_that_died() -> None:
+    mixed = [(Outcome.LEARNED, 0, 2.0), (Outcome.NONFINITE, 9, None), (Outcome.NONFINITE, 5, None)]
+    chosen = collapse.exemplars(PLAN, records({"none": mixed, "ln": HEALTHY, "rms": HEALTHY}))
+    assert {name: PLAN.configs[run_id].seed for name, run_id in chosen.items()} == {"no norm": 1, "LN": 0, "RMSNorm": 0}

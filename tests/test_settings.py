@@ -1,0 +1,32 @@
+from pathlib import Path
+
+import pytest
+
+from normexp import config, grid
+from normexp.run import RunConfig
+from normexp.settings import SETTINGS
+
+ARTICLE = sorted((Path(__file__).parent.parent / "configs" / "article").glob("*.yaml"))
+LABELS = {name.replace("-", " ").replace("transformer", "Transformer"): keys for name, keys in SETTINGS.items()}
+
+
+@pytest.mark.parametrize("path", ARTICLE, ids=lambda path: path.stem)
+def test_the_articles_configs_ask_every_question_in_each_setting(path: Path) -> None:
+    plan = grid.plan(config.load(path))
+    asked: dict[str, list[tuple[object, ...]]] = {label: [] for label in LABELS}
+    for point in plan.points:
+        for key, value in LABELS[point.label].items():
+            if key == "final_norm" and point.config.position == "post":
+                value = "none"
+            assert point.values.get(key, getattr(point.config, key)) == value
+        asked[point.label].append(
+            tuple(point.values[key] for key in ("depth", "norm", "position", "lr", "warmup") if key in point.values)
+        )
+    assert len(set(map(tuple, asked.values()))) == 1
+    assert plan.published
+    assert {point.config.steps for point in plan.points} == {3000}
+
+
+def test_as_written_keeps_its_final_norm_without_a_norm() -> None:
+    assert RunConfig(norm="none", **SETTINGS["as-written"]).final_norm == "ln"
+    assert RunConfig(norm="none", **SETTINGS["as-described"]).final_norm == "none"
