@@ -1,0 +1,86 @@
+"""One run's story, and whether it can be made again."""
+
+import math
+from dataclasses import replace
+
+import records
+
+from normexp import repro
+from normexp.explain import nearest, story
+from normexp.record import CurveRow, RunRecord, Traces
+from normexp.run import RunConfig
+
+SICK = records.dead(RunConfig(norm="none", lr=1e-2), step=12)
+NEAR = records.done(RunConfig(norm="ln", lr=1e-2), 2.0)
+NEARER = records.done(RunConfig(norm="none", lr=3e-3), 2.5)
+NEARER_STILL = records.done(RunConfig(norm="none", lr=9e-3), 2.6)
+PLATEAU = records.done(RunConfig(norm="none", lr=9.9e-3), 4.06)
+FAR = records.done(RunConfig(norm="rms", lr=1e-4, depth=2), 1.9)
+
+
+class TestStory:
+    def test_tells_the_rule_and_the_death(self) -> None:
+        told = "\n".join(story(SICK, []))
+        assert "outcome: nonfinite, since nan in loss at step 12" in told
+        assert "died: step 12, nan in loss blocks.3.ffn.fc1 (layer 4)" in told
+        assert "norm=none" in told
+        assert "lr=0.01" in told
+        assert "floor 1.500, bigram 3.000, guess 4.070" in told
+
+    def test_tells_the_learned_fraction_of_a_healthy_run_and_no_neighbour(self) -> None:
+        told = "\n".join(story(NEAR, [FAR]))
+        assert "learned fraction: 0.805" in told
+        assert "nearest" not in told
+
+    def test_tells_why_a_run_failed(self) -> None:
+        assert "  error: Traceback: it broke" in story(records.failed(RunConfig()), [])
+
+    def test_says_that_a_record_is_stale_or_reused(self) -> None:
+        told = "\n".join(story(replace(SICK, numerics=0, reused_from="other"), []))
+        assert "STALE" in told
+        assert "reused from other" in told
+
+
+class TestNearest:
+    def test_differs_in_the_fewest_keys_then_by_the_least(self) -> None:
+        assert nearest(SICK, [FAR, NEAR, NEARER, NEARER_STILL]) is NEARER_STILL
+        assert nearest(SICK, [NEARER, FAR]) is NEARER
+
+    def test_has_learned(self) -> None:
+        assert nearest(SICK, [PLATEAU, SICK, records.failed(RunConfig())]) is None
+
+    def test_is_told_by_its_difference(self) -> None:
+        assert "  nearest run that learned: lr 0.009 instead of 0.01" in story(SICK, [FAR, NEARER_STILL])
+
+
+def with_curve(record: RunRecord, rows: list[CurveRow]) -> RunRecord:
+    return replace(record, traces=Traces(curve=rows))
+
+
+class TestRepro:
+    def test_identical_curves_nan_included(self) -> None:
+        assert any(row.train_loss is not None and math.isnan(row.train_loss) for row in SICK.traces.curve)
+        assert repro.identical(SICK, replace(SICK))
+        assert repro.verdict(SICK, SICK)[0] == "bit-identical over 12 steps"
+
+    def test_the_first_difference_is_named_with_both_losses(self) -> None:
+        rows = list(NEAR.traces.curve)
+        rows[7] = replace(rows[7], train_loss=math.nextafter(rows[7].train_loss, 9))
+        other = with_curve(NEAR, rows)
+        found = repro.compare(NEAR.traces.curve, other.traces.curve)
+        assert found.first_difference == 7
+        assert repro.verdict(NEAR, other)[0].startswith("differs first at step 7: stored loss ")
+        assert not repro.identical(NEAR, other)
+
+    def test_a_curve_that_ends_early_differs(self) -> None:
+        other = with_curve(NEAR, list(NEAR.traces.curve)[:50])
+        assert repro.compare(NEAR.traces.curve, other.traces.curve).first_difference == 50
+
+    def test_environments_are_compared(self) -> None:
+        other = replace(NEAR, environment={**NEAR.environment, "torch": "2.14.0"})
+        assert "  torch: 2.13.0 stored, 2.14.0 now" in repro.verdict(NEAR, other)
+
+    def test_a_run_that_fails_now_is_told(self) -> None:
+        failed = records.failed(NEAR.config)
+        assert repro.verdict(NEAR, failed) == ["the run could not be made again: failed: Traceback: it broke"]
+        assert not repro.identical(NEAR, failed)
