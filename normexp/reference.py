@@ -1,16 +1,16 @@
-"""The config reference, made from the key table: `python -m normexp.reference [--check] README.md`."""
+"""Tables of the README made from those of the code: `python -m normexp.reference [--check] README.md`."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from normexp.errors import EXIT_OK, EXIT_RUNS_FAILED, EXIT_USAGE, UserError
 from normexp.keys import Key, Value
+from normexp.outcome import RULES
 from normexp.run import KEYS
 
-BEGIN = "<!-- config reference -->"
 END = "<!-- end -->"
 
 
@@ -23,13 +23,28 @@ def config_table() -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
 
 
+def rules_table() -> str:
+    """The outcome rules as a Markdown table, in the order in which they are applied."""
+    return "\n".join(["| outcome | rule |", "|---|---|", *(f"| `{name}` | {rule} |" for name, rule in RULES.items())])
+
+
+PARTS: Mapping[str, Callable[[], str]] = {"config reference": config_table, "outcome rules": rules_table}
+"""What may stand between `<!-- name -->` and `<!-- end -->`."""
+
+
 def replaced(text: str) -> str:
-    """A document with what stands between the markers replaced by the table. Raises UserError without markers."""
-    head, begin, rest = text.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not begin or not end:
-        raise UserError(f"no {BEGIN} ... {END} in the text: put both where the table belongs")
-    return f"{head}{BEGIN}\n\n{config_table()}\n\n{END}{tail}"
+    """A document with what stands between markers replaced by fresh tables. Raises UserError without markers."""
+    found = [name for name in PARTS if f"<!-- {name} -->" in text]
+    if not found:
+        raise UserError(f"no <!-- {next(iter(PARTS))} --> ... {END} in the text: put both where the table belongs")
+    for name in found:
+        begin = f"<!-- {name} -->"
+        head, _, rest = text.partition(begin)
+        _, end, tail = rest.partition(END)
+        if not end:
+            raise UserError(f"no {END} after {begin}: put both where the table belongs")
+        text = f"{head}{begin}\n\n{PARTS[name]()}\n\n{END}{tail}"
+    return text
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -49,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
         if fresh == text:
             continue
         if "--check" in arguments:
-            print(f"{path}: the config reference is out of date: run python -m normexp.reference {path}")
+            print(f"{path}: its tables are out of date: run python -m normexp.reference {path}")
             code = EXIT_RUNS_FAILED
         else:
             path.write_text(fresh, encoding="utf-8")
