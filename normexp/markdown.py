@@ -11,6 +11,7 @@ from normexp.labels import loss_text, range_text, value_text
 from normexp.pivot import TextTable
 from normexp.plan import Plan
 from normexp.record import Outcome
+from normexp.summary import by_loss
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +37,7 @@ def document(
 
 
 def cell_table(plan: Plan, summary: pd.DataFrame) -> TextTable:
-    """One row a cell; losses over survivors as mean ± std, with the 95 % interval beside."""
+    """One row a cell, best first and dead last; losses over survivors as mean ± std, the 95 % interval beside."""
     axes = [axis for axis in plan.axes if axis != "seed"]
     labels = ["label"] if any(summary["label"]) else []
     header = (
@@ -51,7 +52,7 @@ def cell_table(plan: Plan, summary: pd.DataFrame) -> TextTable:
         "died at",
     )
     rows = []
-    for row in summary.to_dict("records"):
+    for row in by_loss(summary).to_dict("records"):
         keys = [value_text(key, row[key]) for key in [*labels, *axes]]
         mean, spread, low = row["mean_val_loss"], row["std_val_loss"], row["low95_val_loss"]
         rows.append(

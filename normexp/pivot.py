@@ -68,7 +68,9 @@ def _table(
     return TextTable(
         title=title,
         header=(" / ".join(row_keys), *(_heading(column_keys, column) for column in columns)),
-        rows=tuple((_heading(row_keys, row), *(texts.get((row, column), "") for column in columns)) for row in rows),
+        rows=tuple(
+            (_row_heading(row_keys, row), *(texts.get((row, column), "") for column in columns)) for row in rows
+        ),
         note=f"In brackets: {'; '.join(sources)}." if sources else "",
     )
 
@@ -83,6 +85,11 @@ def _ordered(found: Iterable[Combination]) -> list[Combination]:
 def _all_values(cell: Cell) -> Mapping[str, Value]:
     """What was asked for in a cell; keys that are no axis as its run has them."""
     return cell.point.config.to_dict() | cell.values
+
+
+def _row_heading(keys: Sequence[str], values: Sequence[Value]) -> str:
+    """Under a header that names the keys, the one value needs no name."""
+    return value_text(keys[0], values[0]) if len(keys) == 1 else _heading(keys, values)
 
 
 def _heading(keys: Sequence[str], values: Sequence[Value]) -> str:

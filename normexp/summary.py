@@ -105,9 +105,17 @@ def by_loss(summary: pd.DataFrame) -> pd.DataFrame:
 
 
 def best(found: Sequence[Cell]) -> Cell | None:
-    """The cell with the lowest finite median, None where there is none."""
+    """The cell with the highest learned fraction at its median, None where no cell has a finite one.
+
+    Within one task that is the lowest median loss; between tasks, losses do not compare.
+    """
     finite = [cell for cell in found if math.isfinite(cell.median)]
-    return min(finite, key=lambda cell: cell.median) if finite else None
+    return max(finite, key=_fraction) if finite else None
+
+
+def _fraction(cell: Cell) -> float:
+    run = cell.done[0]
+    return float((run["guess"] - cell.median) / (run["guess"] - run["floor"]))
 
 
 def _counts(cell: Cell) -> dict[str, Any]:
@@ -163,7 +171,7 @@ def conclusion(plan: Plan, runs: pd.DataFrame) -> str:
     sentences = [_happened(done) + (f"; {unfinished}." if unfinished else ".")]
     sentences.append(_difference(plan, found, done))
     top = best(found)
-    sentences.append(_best(top) if top else "No cell has a finite median loss.")
+    sentences.append(_best(top, found) if top else "No cell has a finite median loss.")
     return " ".join(sentence for sentence in sentences if sentence)
 
 
@@ -218,11 +226,14 @@ def _spread(told: Sequence[tuple[Value, int, int]]) -> float:
     return max(shares) - min(shares)
 
 
-def _best(cell: Cell) -> str:
-    losses, run = [final_loss(run) for run in cell.done], cell.done[0]
+def _best(cell: Cell, found: Sequence[Cell]) -> str:
+    run, count = cell.done[0], len(cell.done)
     name = values_text(cell.values) or "the one cell"
-    what = "final loss" if len(losses) == 1 else f"median final loss of {plural(len(losses), 'run')}"
-    return (
-        f"Lowest {what}: {loss_text(cell.median)} with {name} "
-        f"(floor {loss_text(run['floor'])}, guess {loss_text(run['guess'])})."
-    )
+    references = f"floor {loss_text(run['floor'])}, guess {loss_text(run['guess'])}"
+    if len({(run["floor"], run["guess"]) for cell in found for run in cell.done}) > 1:
+        return (
+            f"The most is learned with {name}: {_fraction(cell):.0%} of what there is, "
+            f"loss {loss_text(cell.median)} ({references})."
+        )
+    what = "final loss" if count == 1 else f"median final loss of {plural(count, 'run')}"
+    return f"Lowest {what}: {loss_text(cell.median)} with {name} ({references})."

@@ -10,8 +10,8 @@ from typing import Protocol
 
 from normexp import report
 from normexp.errors import EXIT_OK, EXIT_RUNS_FAILED, UserError
-from normexp.execute import EXECUTORS
 from normexp.execute.events import Event, Finished
+from normexp.execute.executors import EXECUTORS
 from normexp.interrupt import Stopped, stoppable
 from normexp.plan import Plan
 from normexp.record import RunRecord, Status

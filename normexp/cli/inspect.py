@@ -32,8 +32,8 @@ def repro(run_id: RunId, out: common.Out = common.OUT) -> None:
     from normexp import library
     from normexp import repro as reproduction
     from normexp.cli.show import show
-    from normexp.execute import EXECUTORS
     from normexp.execute.events import Finished
+    from normexp.execute.executors import EXECUTORS
     from normexp.interrupt import stoppable
 
     store, found = library.find(out, run_id)

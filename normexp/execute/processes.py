@@ -70,14 +70,16 @@ def _wait(running: Sequence[RunProcess]) -> None:
 
 def _stop(running: Sequence[RunProcess]) -> None:
     """End every worker: by the loss of its driver, by SIGTERM, by SIGKILL."""
-    for run in running:
-        run.hang_up()
-    for run in running:
-        run.terminate()
-    deadline = time.monotonic() + GRACE_SECONDS
-    while (alive := [run.sentinel for run in running if run.alive]) and (left := deadline - time.monotonic()) > 0:
-        connection.wait([sentinel for sentinel in alive if sentinel is not None], left)
-    for run in running:
-        run.kill()
+    try:
+        for run in running:
+            run.hang_up()
+        for run in running:
+            run.terminate()
+        deadline = time.monotonic() + GRACE_SECONDS
+        while (alive := [run.sentinel for run in running if run.alive]) and (left := deadline - time.monotonic()) > 0:
+            connection.wait([sentinel for sentinel in alive if sentinel is not None], left)
+    finally:  # a second Ctrl-C does not wait
+        for run in running:
+            run.kill()
     for run in running:
         run.release()
