@@ -13,7 +13,17 @@ ROOT = Path(__file__).parent.parent / "normexp"
 TORCH_SIDE = {"nn", "flat", "optimizers", "trainer", "probe", "death", "train"}
 TORCH_FRONTIER = {"execute.worker", "execute.preload"}
 """Modules outside of the torch side that import it, inside functions only (the worker) or by name (the preload)."""
-TOUCHES_FILES = {"config", "tables", "yamlfile", "store", "atomic", "lock", "reference", "execute.jobs", "execute.process"}
+TOUCHES_FILES = {
+    "config",
+    "tables",
+    "yamlfile",
+    "store",
+    "atomic",
+    "lock",
+    "reference",
+    "execute.jobs",
+    "execute.process",
+}
 LONGEST_FILE = 260
 
 
