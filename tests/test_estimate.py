@@ -1,0 +1,40 @@
+import pytest
+import records
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from normexp import estimate
+from normexp.run import RunConfig
+from normexp.trainer import Trainer
+
+
+@pytest.mark.parametrize("mixer", ["attention", "mean", "linear"])
+def test_operations_of_a_step_are_those_that_torch_counts(mixer: str) -> None:
+    config = RunConfig(depth=3, mixer=mixer)
+    trainer = Trainer(config)
+    batch = next(trainer.task.batches(0, config.batch))
+    with FlopCounterMode(display=False) as counter:
+        trainer.backward(batch)
+    matrices = {torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.bmm}
+    counted = sum(count for operation, count in counter.get_flop_counts()["Global"].items() if operation in matrices)
+    assert estimate.flops(config) == pytest.approx(counted, rel=0.05)
+
+
+def test_stored_runs_give_the_rate_and_the_words() -> None:
+    record = records.done(RunConfig(depth=4, steps=100), 2.0)
+    todo = [RunConfig(depth=4, steps=200)] * 4
+    seconds, basis = estimate.seconds(todo, [record], 2)
+    assert seconds == pytest.approx(record.seconds["total"] * 2 * 4 / 2)
+    assert basis == "by stored runs"
+
+
+def test_without_stored_runs_it_is_said_to_be_a_guess() -> None:
+    seconds, basis = estimate.seconds([RunConfig()], [], 2)
+    assert seconds > 0
+    assert "guess" in basis
+    assert estimate.seconds([], [], 2)[0] == 0
+
+
+def test_one_long_run_is_not_split_over_workers() -> None:
+    long, short = RunConfig(steps=10_000), RunConfig(steps=10)
+    assert estimate.seconds([long, short], [], 8)[0] == estimate.seconds([long], [], 1)[0]

@@ -1,0 +1,118 @@
+"""The live view and the plain lines, from made-up events."""
+
+import io
+import re
+
+import pytest
+import records
+from rich.console import Console
+
+from normexp.execute.events import Finished, Progress, Started
+from normexp.live import View, duration, layer_bars, names_of, result_line
+from normexp.record import Status
+from normexp.tally import Tally
+
+PLAN = records.plan({"position": ["pre", "post"], "lr": [1e-3, 1e-2]})
+CONFIGS = list(PLAN.configs.values())
+
+
+def progress(config, step: int = 50) -> Progress:
+    return Progress(config=config, step=step, loss=3.21, grad_norm=0.5, rms_by_layer=(1.0, 1e3, float("inf")))
+
+
+class TestTally:
+    def test_counts_what_became_of_each_run(self) -> None:
+        tally = Tally(todo=CONFIGS)
+        for config in CONFIGS:
+            tally.update(Started(config))
+        assert len(tally.running) == 4
+        for record in (records.done(CONFIGS[0], 1.9), records.done(CONFIGS[1], 2.0), records.dead(CONFIGS[2], 5)):
+            tally.update(Finished(record))
+        assert tally.words == "2 learned, 1 nonfinite"
+        assert list(tally.running) == [CONFIGS[3].run_id]
+
+    def test_time_left_follows_from_the_steps_made(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("normexp.tally.time.monotonic", lambda: 100.0)
+        tally = Tally(todo=CONFIGS, started=90.0)
+        assert tally.seconds_left is None
+        tally.update(Started(CONFIGS[0]))
+        tally.update(progress(CONFIGS[0], CONFIGS[0].steps // 2))
+        assert tally.seconds_left == pytest.approx(10.0 * 7)
+
+
+class TestPlainLines:
+    def view(self, encoding: str = "utf-8", **console: object) -> tuple[View, io.BytesIO]:
+        raw = io.BytesIO()
+        stream = io.TextIOWrapper(raw, encoding=encoding, write_through=True)
+        return View(Console(file=stream, highlight=False, markup=False, **console), names_of(PLAN)), raw
+
+    @pytest.mark.parametrize(("encoding", "width"), [("utf-8", 20), ("ascii", 80), ("cp1252", 200)])
+    def test_a_line_a_finished_run_and_no_control_characters(self, encoding: str, width: int) -> None:
+        view, raw = self.view(encoding, width=width)
+        view.begin(CONFIGS, done=3, reused=1)
+        for config in CONFIGS:
+            view.event(Started(config))
+            view.event(progress(config))
+            view.event(Finished(records.failed(config) if config is CONFIGS[3] else records.done(config, 1.9)))
+        view.end()
+        lines = raw.getvalue().decode(encoding).splitlines()
+        assert lines[0] == "4 done (1 from other sweeps), 4 to do"
+        assert lines[1] == "[1/4] position pre, lr 0.001: learned: loss 1.900, 0:04"
+        assert lines[4].startswith("[4/4] position post, lr 0.01: failed: Traceback: it broke")
+        assert lines[4].endswith(f"(log: runs/{CONFIGS[3].run_id}/log.txt)")
+        assert len(lines) == 5
+        assert not re.search(r"[\x00-\x09\x0b-\x1f]", raw.getvalue().decode(encoding))
+
+    def test_a_minute_without_news_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        now = 0.0
+        monkeypatch.setattr("normexp.live.time.monotonic", lambda: now)
+        view, raw = self.view()
+        view.begin(CONFIGS, done=0, reused=0)
+        view.event(Started(CONFIGS[0]))
+        now = 61.0
+        view.event(progress(CONFIGS[0]))
+        view.event(progress(CONFIGS[0]))
+        assert raw.getvalue().decode().splitlines()[1:] == ["0 of 4 ended, 1 under way"]
+
+    def test_nothing_to_do_is_said(self) -> None:
+        view, raw = self.view()
+        view.begin([], done=4, reused=0)
+        assert raw.getvalue().decode() == "4 done, nothing to do\n"
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_the_live_view_fits_the_terminal_and_names_each_running_run(width: int) -> None:
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, highlight=False, markup=False)
+    view = View(console, names_of(PLAN))
+    view.tally = Tally(todo=CONFIGS)
+    view.event(Started(CONFIGS[0]))
+    view.event(progress(CONFIGS[0]))
+    with console.capture() as shown:
+        console.print(view)
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in shown.get().splitlines()]
+    assert len(lines) == 2
+    assert all(len(line) <= width for line in lines)
+    assert "0/4" in lines[0]
+    if width >= 80:
+        assert "position pre, lr 0.001" in lines[1]
+        assert "50/100" in lines[1]
+        assert "loss 3.210" in lines[1]
+
+
+def test_bars_grow_with_the_signal_and_mark_what_is_not_finite() -> None:
+    bars = layer_bars([0.0, 0.1, 1.0, 1e3, 1e5, 1e30, float("inf"), float("nan")])
+    assert len(bars) == 8
+    assert bars[0] == bars[1] == "▁"
+    assert bars[1:6] == "".join(sorted(bars[1:6]))
+    assert bars[5] == "█"
+    assert bars[6:] == "!!"
+
+
+def test_durations() -> None:
+    assert [duration(seconds) for seconds in (0.2, 65, 7384)] == ["0:00", "1:05", "2:03:04"]
+
+
+def test_result_lines_tell_a_death_by_place_and_step() -> None:
+    assert result_line(records.dead(CONFIGS[0], 12)) == "nonfinite: nan in loss blocks.3.ffn.fc1 at step 12"
+    assert result_line(records.done(CONFIGS[0], 4.06)) == "plateau: loss 4.060"
+    assert result_line(records.failed(CONFIGS[0], Status.TIMEOUT)).startswith("timeout: ")
