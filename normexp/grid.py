@@ -89,11 +89,15 @@ def as_yaml(name: str, title: str, groups: Sequence[tuple[str, Mapping[str, Valu
 def axes_of(sweep: Sweep) -> tuple[str, ...]:
     """Keys that vary, in order of appearance, `seed` last.
 
-    They stand in a grid or zip group, differ between groups as asked, or are named by the table or by published
-    figures.
+    They stand in a grid or zip group, differ as asked between groups of one label (a label speaks for what it
+    alone sets), or are named by the table or by published figures.
     """
     names = [name for group in sweep.groups for name in group.varied]
-    names += [name for name in KEYS if len({group.asked(name) for group in sweep.groups}) > 1]
+    asked: dict[tuple[str, str], set[Value]] = {}
+    for group in sweep.groups:
+        for name in KEYS:
+            asked.setdefault((name, group.label), set()).add(group.asked(name))
+    names += [name for (name, _), values in asked.items() if len(values) > 1]
     if sweep.pivot is not None:
         names += [*sweep.pivot.rows, *sweep.pivot.columns]
     names += [name for figure in sweep.published for name in figure.where if name in KEYS]

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -136,16 +137,23 @@ sweeps:
 
 def test_a_union_of_sweeps() -> None:
     plan = planned(SWEEPS)
-    assert plan.axes == ("lr", "steps", "norm", "mixer", "seed")
+    assert plan.axes == ("lr", "steps", "seed")
     assert [point.label for point in plan.points] == ["as written"] * 2 + ["as described"] * 2
+    assert shown(plan, "steps", "seed") == [(10, 0), (10, 1), (10, 0), (20, 0)]
+    assert [point.config.mixer for point in plan.points] == ["linear", "linear", "mean", "mean"]
+    assert plan.warnings == ("points that stand twice and are kept once: 1",)
+    assert counted(SWEEPS) == grid.Count(points=5, runs=4, redundant=1, excluded=0, exact=True)
+
+
+def test_without_labels_what_differs_between_sweeps_is_an_axis() -> None:
+    plan = planned(re.sub(r"label: [a-z ]+, ", "", SWEEPS))
+    assert plan.axes == ("lr", "steps", "norm", "mixer", "seed")
     assert shown(plan, "mixer", "norm", "steps", "seed") == [
         ("linear", "ln", 10, 0),
         ("linear", "ln", 10, 1),
         ("mean", "rms", 10, 0),
         ("mean", "rms", 20, 0),
     ]
-    assert plan.warnings == ("points that stand twice and are kept once: 1",)
-    assert counted(SWEEPS) == grid.Count(points=5, runs=4, redundant=1, excluded=0, exact=True)
 
 
 def test_tables_and_published_figures_name_axes() -> None:
