@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -64,7 +65,7 @@ def test_a_run_over_its_time_is_killed_and_its_log_tells_where_it_stood() -> Non
 
 
 def test_a_run_over_its_time_that_is_deaf_to_sigterm_is_killed() -> None:
-    (record,) = records(processes([tiny(0)], jobs=1, timeout_seconds=0.3, work=workloads.deaf_hang)).values()
+    (record,) = records(processes([tiny(0)], jobs=1, timeout_seconds=0.3, work=workloads.silent)).values()
     assert record.status is Status.TIMEOUT
 
 
@@ -97,7 +98,7 @@ def test_no_process_and_no_descriptor_is_left() -> None:
     events = processes([tiny(seed, steps=10_000) for seed in range(3)], jobs=3, work=workloads.paced)
     while not isinstance(next(events), Progress):
         pass
-    events.close()  # type: ignore[attr-defined]
+    events.close()
     assert len(os.listdir("/dev/fd")) == before
     assert multiprocessing.active_children() == []
 
@@ -107,9 +108,10 @@ def test_closing_ends_workers_that_do_not_heed_sigterm(work: Work) -> None:
     events = processes([tiny(seed, steps=10_000) for seed in range(2)], jobs=2, work=work)
     while not isinstance(next(events), Progress):
         pass
+    time.sleep(0.3)  # until they are frozen
     pids = [child.pid for child in multiprocessing.active_children()]
     start = time.monotonic()
-    events.close()  # type: ignore[attr-defined]
+    events.close()
     assert time.monotonic() - start < 3
     assert len(pids) == 2
     for pid in pids:
@@ -151,6 +153,20 @@ def test_a_process_that_cannot_be_started_costs_its_own_run(monkeypatch: pytest.
     assert done[1].error == "no process could be started: BlockingIOError: Resource temporarily unavailable"
 
 
+def test_a_server_that_dies_while_a_process_starts_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, calls = launch._start, []
+
+    def fail_once(*arguments: object) -> None:
+        calls.append(arguments)
+        if len(calls) == 1:
+            raise EOFError
+        start(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(launch, "_start", fail_once)
+    done = records(processes([tiny(seed) for seed in range(2)], jobs=1, work=workloads.quick))
+    assert [record.status for record in done.values()] == [Status.DONE] * 2
+
+
 def test_spawned_processes_where_there_is_no_fork_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "METHOD", "spawn")
     done = records(processes([tiny(seed) for seed in range(2)], jobs=2, work=partial(workloads.one_bad, "exit 3")))
@@ -176,6 +192,8 @@ def test_inline_gives_the_caller_its_threads_back() -> None:
         (record,) = records(inline([tiny(0)], jobs=1, work=workloads.threads)).values()
         assert json.loads(record.log or "") == [2, 1]
         assert torch.get_num_threads() == 2
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(torch.get_num_threads).result() == 2
     finally:
         torch.set_num_threads(before)
 

@@ -49,6 +49,14 @@ def stubborn(config: RunConfig, report: worker.Report) -> RunRecord:
     return paced(config, report)
 
 
+def silent(config: RunConfig, report: worker.Report) -> RunRecord:
+    """`stubborn`, and after its report not a word for 20 s."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    record = quick(config, report)
+    time.sleep(20)
+    return record
+
+
 def frozen(config: RunConfig, report: worker.Report) -> RunRecord:
     """Stopped after its report: it does nothing any more, not even end."""
     record = quick(config, report)
@@ -75,7 +83,7 @@ FAULTS: Mapping[str, Callable[[], object]] = {
     "exit 3": partial(os._exit, 3),
     "sys.exit": partial(sys.exit, 4),
     "garble": _garble,
-    "hang": partial(time.sleep, 3600),
+    "hang": partial(time.sleep, 20),
 }
 
 
@@ -85,13 +93,6 @@ def one_bad(fault: str, config: RunConfig, report: worker.Report) -> RunRecord:
     if config.seed == BAD:
         FAULTS[fault]()
     return record
-
-
-def deaf_hang(config: RunConfig, report: worker.Report) -> RunRecord:
-    """Hangs, and ignores SIGTERM."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    time.sleep(3600)
-    return quick(config, report)
 
 
 def prints(config: RunConfig, report: worker.Report) -> RunRecord:

@@ -65,8 +65,6 @@ def _set_signals() -> None:
     """Ctrl-C goes to the whole group, and the driver decides; SIGTERM ends, leaving in the log where it struck."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     if hasattr(faulthandler, "register"):
         faulthandler.register(signal.SIGTERM, file=2, chain=True)
 

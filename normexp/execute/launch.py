@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import sys
+import time
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ from typing import Any
 
 METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 PRELOAD = "normexp.execute.preload"
+DYING_SECONDS = 0.2
+"""What a killed fork server has to be gone."""
 
 
 def prepare() -> None:
@@ -26,6 +29,14 @@ def prepare() -> None:
 
 def start(target: Callable[..., None], arguments: tuple[Any, ...], adopt: Callable[[BaseProcess], None]) -> None:
     """Make a process, hand it to `adopt`, start it. Raises OSError or EOFError where that fails."""
+    try:
+        _start(target, arguments, adopt)
+    except (ConnectionError, EOFError):  # the server is just dying: have another
+        time.sleep(DYING_SECONDS)
+        _start(target, arguments, adopt)
+
+
+def _start(target: Callable[..., None], arguments: tuple[Any, ...], adopt: Callable[[BaseProcess], None]) -> None:
     process: BaseProcess
     if METHOD == "forkserver":
         process = multiprocessing.get_context("forkserver").Process(target=target, args=arguments, daemon=True)

@@ -6,7 +6,6 @@ A module that cannot be imported is left out: each run then meets the fault itse
 from __future__ import annotations
 
 import contextlib
-import gc
 import importlib
 import os
 import signal
@@ -72,8 +71,6 @@ def _load() -> None:
     # Ctrl-C was blocked by the driver that started this server; from here on it is ignored, by the workers too.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    gc.collect()
-    gc.freeze()
 
 
 _load()

@@ -24,8 +24,8 @@ GRACE_SECONDS = 1.0
 """What a worker has to end after SIGTERM before it is killed; in it, it writes to its log where it stood."""
 LOG_BYTES = 2**20
 """How much of the end of a log is kept."""
-LOST = 255
-"""The exit code of a worker whose fork server has died, as multiprocessing gives it."""
+SERVER_DIED = 255
+"""What multiprocessing gives as the exit code of a worker whose fork server has died, though the worker lives."""
 
 
 class RunProcess:
@@ -41,6 +41,7 @@ class RunProcess:
         self._timeout_seconds = timeout_seconds
         self._began = time.monotonic()
         self._timed_out = False
+        self._orphaned = False
         self._fault: str | None = None
         self._record: RunRecord | None = None
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
@@ -73,23 +74,34 @@ class RunProcess:
         """The process is there."""
         return self.sentinel is not None and self._process is not None and self._process.is_alive()
 
+    @property
+    def _exit_code(self) -> int | None:
+        return None if self._process is None or self.sentinel is None else self._process.exitcode
+
     def sources(self) -> list[int]:
         """What to wait for."""
         sources = [] if self._inbox.ended else [self._sock.fileno()]
-        return sources if self.sentinel is None else [*sources, self.sentinel]
+        return sources if self.sentinel is None or self._orphaned else [*sources, self.sentinel]
 
     def look(self) -> Iterator[Progress]:
         """The progress that has arrived; notes the record, the end, and the end of its time."""
         gone = not self.alive
         yield from self._receive()
-        self.ended = self.ended or gone
+        self._orphaned = gone and self._exit_code == SERVER_DIED and not self._inbox.ended
+        self.ended = self.ended or (gone and not self._orphaned)
         if not self.ended and time.monotonic() >= self.due:
-            if self._timed_out:
-                self.kill()
-            else:
-                self.terminate()
-            self.due = math.inf if self._timed_out else time.monotonic() + GRACE_SECONDS
-            self._timed_out = True
+            self._end_overdue()
+
+    def _end_overdue(self) -> None:
+        if self._orphaned:  # its number may be another's by now
+            self.hang_up()
+            self.ended = True
+        elif self._timed_out:
+            self.kill()
+        else:
+            self.terminate()
+        self.due = math.inf if self._timed_out else time.monotonic() + GRACE_SECONDS
+        self._timed_out = True
 
     def _receive(self) -> Iterator[Progress]:
         try:
@@ -137,13 +149,13 @@ class RunProcess:
         return RunRecord(config=self.config, status=status, error=error, seconds=seconds)
 
     def _how_it_ended(self) -> tuple[Status, str]:
-        code = None if self._process is None or self.sentinel is None else self._process.exitcode
+        code = self._exit_code
         if self._fault is not None or code is None:
             return Status.FAILED, self._fault or "its process was lost"
         if self._timed_out:
             return Status.TIMEOUT, f"not done after {self._timeout_seconds:g} seconds"
-        if code == LOST and not self._inbox.ended:
-            return Status.KILLED, "lost: the server that starts the processes was killed"
+        if code == SERVER_DIED:
+            return Status.KILLED, "lost: nobody knows how it ended, for the server that started it had died"
         if code >= 0:
             return Status.FAILED, f"ended by itself with exit code {code}"
         name = signal.Signals(-code).name if -code in set(signal.Signals) else "unknown"

@@ -1,0 +1,180 @@
+"""The end of a driver: a script without a `__main__` guard, which leads a session of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+HERE = Path(__file__).parent
+
+SCRIPT = """
+import json, sys
+from contextlib import closing
+import workloads
+from normexp.execute.events import Finished
+from normexp.execute.processes import processes
+print("top", flush=True)
+configs = [workloads.tiny(seed, steps=STEPS) for seed in range(3)]
+try:
+    with closing(processes(configs, jobs=2, work=workloads.WORK)) as events:
+        for event in events:
+            said = event.record.error or event.record.log if isinstance(event, Finished) else ""
+            print(type(event).__name__, said, flush=True)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    sys.exit(130)
+print(json.dumps([name for name in sys.modules if name.split(".")[0] == "torch"]))
+"""
+
+
+@contextmanager
+def driver(folder: Path, work: str, steps: int = 10_000, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    script = folder / "script.py"
+    script.write_text(SCRIPT.replace("WORK", work).replace("STEPS", str(steps)))
+    process = subprocess.Popen(
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]), **environment},
+    )
+    try:
+        yield process
+    finally:
+        for pid in session(process.pid):
+            os.kill(pid, signal.SIGKILL)
+        process.communicate()
+
+
+def session(leader: int) -> list[int]:
+    """The living processes of a session."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            state, _, _, sid = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
+        except OSError:
+            continue
+        if int(sid) == leader and state not in "ZX":
+            found.append(int(folder.name))
+    return found
+
+
+def wait_for(process: subprocess.Popen[str], word: str) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith(word):
+            return
+    raise AssertionError(f"no {word}: {process.communicate()}")
+
+
+def wait_until_gone(leader: int, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while left := session(leader):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+
+
+def test_a_script_without_a_guard_runs_once_without_torch_and_its_workers_with_one_thread(tmp_path: Path) -> None:
+    with driver(tmp_path, "threads", steps=5, OMP_NUM_THREADS="4") as process:
+        out, err = process.communicate(timeout=60)
+    lines = out.splitlines()
+    assert lines.count("top") == 1
+    assert sum(line.startswith("Started") for line in lines) == 3
+    threads = [json.loads(line.split(" ", 1)[1]) for line in lines if line.startswith("Finished")]
+    assert [during for _, during in threads] == [1] * 3
+    assert [before for before, _ in threads] == [min(4, os.cpu_count() or 1)] * 3
+    assert json.loads(lines[-1]) == []
+    assert err == ""
+
+
+def test_a_killed_driver_leaves_no_process(tmp_path: Path) -> None:
+    with driver(tmp_path, "silent") as process:
+        wait_for(process, "Progress")
+        wait_for(process, "Progress")
+        assert len(session(process.pid)) == 5  # driver, resource tracker, fork server, two workers
+        process.kill()
+        wait_until_gone(process.pid, 3)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_driver_may_end_while_its_server_still_imports(tmp_path: Path, number: signal.Signals) -> None:
+    with driver(tmp_path, "paced") as process:
+        wait_for(process, "top")
+        deadline = time.monotonic() + 10
+        while len(session(process.pid)) < 3:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        time.sleep(0.4)
+        if number == signal.SIGKILL:
+            process.kill()
+        else:
+            os.killpg(process.pid, number)
+        wait_until_gone(process.pid, 3)
+        out, err = process.communicate()
+    assert err == ""
+    assert "Started" not in out
+
+
+@pytest.mark.parametrize(("work", "times"), [("silent", 1), ("frozen", 2)])
+def test_ctrl_c_ends_everything_quietly(tmp_path: Path, work: str, times: int) -> None:
+    with driver(tmp_path, work) as process:
+        wait_for(process, "Progress")
+        wait_for(process, "Progress")
+        for _ in range(times):
+            time.sleep(0.3)  # until they are frozen; then, while the driver waits for them to end
+            os.killpg(process.pid, signal.SIGINT)
+        wait_until_gone(process.pid, 3)
+        out, err = process.communicate()
+    assert out.splitlines()[-1] == "interrupted"
+    assert err == ""
+    assert process.returncode == 130
+
+
+def test_runs_outlive_the_fork_server(tmp_path: Path) -> None:
+    with driver(tmp_path, "paced", steps=150) as process:
+        wait_for(process, "Started")
+        wait_for(process, "Started")
+        time.sleep(0.3)  # until both are under way
+        family = {pid: parent(pid) for pid in session(process.pid)}
+        (server,) = {above for above in family.values() if family.get(above) == process.pid}
+        worker = next(pid for pid, above in family.items() if above == server)
+        os.kill(server, signal.SIGKILL)
+        os.kill(worker, signal.SIGKILL)
+        out, err = process.communicate(timeout=60)
+    ends = [line for line in out.splitlines() if line.startswith("Finished")]
+    assert [line for line in ends if not line.split()[1].isdigit()] == [
+        "Finished lost: nobody knows how it ended, for the server that started it had died"
+    ]
+    assert len(ends) == 3
+    assert err == ""
+
+
+def test_what_the_server_imports_may_be_noisy_or_broken(tmp_path: Path) -> None:
+    for name in ("numpy", "torch"):
+        (tmp_path / f"{name}.py").write_text(
+            "import os\nprint('noise')\nos.write(2, b'noise')\nraise OSError('broken')\n"
+        )
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-c", "import normexp.execute.preload; print('ready')"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ready\n", "")
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
