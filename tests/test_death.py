@@ -92,6 +92,14 @@ def test_a_bad_parameter_after_the_update() -> None:
     assert death == Death(step=4, kind="inf", where="param", tensor="blocks.1.ffn.f.fc2.weight", layer=1)
 
 
+def test_a_step_whose_update_overflows_says_so() -> None:
+    trainer = Trainer(dataclasses.replace(SMALL, optimizer="sgd", lr=1e40))
+    step = trainer.step(1, next(trainer.task.batches(0, 8)))
+    assert math.isfinite(step.loss)
+    assert math.isfinite(step.grad_norm)
+    assert step.bad == "param"
+
+
 def test_a_bad_validation_names_its_tensor() -> None:
     trainer = poisoned(SMALL, "blocks.1.mixer.f.qkv.bias", math.nan)
     loss = trainer.evaluate()
