@@ -132,7 +132,7 @@ class RunConfig:
     optimizer: str = _key(
         "adam", "the optimizer; sgd is without momentum", choices=("adam", "adamw", "sgd"), interacting=True
     )
-    lr: float = _key(1e-3, "peak learning rate", low=0, low_open=True)
+    lr: float = _key(1e-3, "peak learning rate", low=0, low_open=True, high=1e30)
     warmup: int = _key(0, "updates of linear warm-up: update t uses lr * min(1, t / warmup)", low=0, synonyms={1: 0})
     schedule: str = _key("constant", "what follows the warm-up", choices=("constant", "cosine", "inverse_sqrt"))
     beta1: float = _key(0.9, "decay of Adam's first moment", low=0, high=1, high_open=True, **ADAM)
