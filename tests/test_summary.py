@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import records as made
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from rich.console import Console
@@ -62,6 +62,7 @@ NOT_DONE = ("failed", "killed", "timeout", "interrupted", "pending")
 ENDS = st.sampled_from(("1.6", "2.5", "learned", "plateau", *BLOWN_UP, *NOT_DONE))
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(ENDS, min_size=12, max_size=12))
 def test_counts_add_up_whatever_happened(ends: list[str]) -> None:
     plan = made.plan({"norm": ["ln", "rms"], "lr": [1e-3, 1e-2], "seed": [0, 1, 2]})
@@ -79,6 +80,7 @@ def test_counts_add_up_whatever_happened(ends: list[str]) -> None:
     assert conclusion(plan, runs)
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.permutations(["nan@3", "1.7", "2.5", "inf@9", "diverged", "pending", "failed"]))
 def test_best_is_the_finite_minimum_in_any_order(ends: list[str]) -> None:
     plan = made.plan({"lr": [1e-4, 2e-4, 3e-4, 4e-4, 5e-4, 6e-4, 7e-4]})
