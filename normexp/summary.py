@@ -205,7 +205,19 @@ def _difference(plan: Plan, found: Sequence[Cell], done: Sequence[Run]) -> str:
     if len(told) > LISTED_VALUES:
         told = [max(told, key=_share), min(told, key=_share)]
     texts = [f"{value_text(widest, value)} {learned} of {count}" for value, learned, count in told]
-    return f"What separates them most is {widest} (learned: {', '.join(texts)})."
+    separated = f"What separates them most is {widest} (learned: {', '.join(texts)})."
+    others = {axis: told for axis, told in shares.items() if axis != widest}
+    return " ".join([separated, *_shared_fate(others, sum(run["outcome"] != Outcome.LEARNED for run in done))])
+
+
+def _shared_fate(shares: dict[str, list[tuple[Value, int, int]]], stuck: int) -> list[str]:
+    """A sentence for each axis of which one value has all of the runs that did not learn, if they are several."""
+    told = []
+    for axis, values in shares.items():
+        losers = [value for value, learned, count in values if learned < count]
+        if len(losers) == 1 and len(values) > 1 and stuck > 1:
+            told.append(f"All {stuck} that did not learn have {axis} {value_text(axis, losers[0])}.")
+    return told
 
 
 def _shares(axis: str, found: Sequence[Cell]) -> list[tuple[Value, int, int]]:

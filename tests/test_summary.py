@@ -143,6 +143,21 @@ def test_conclusion_names_the_axis_that_separates() -> None:
     )
 
 
+def test_conclusion_names_what_all_that_did_not_learn_share() -> None:
+    plan = made.plan({"position": ["post", "pre"], "lr": [1e-4, 1e-3, 1e-2]})
+    text = conclusion(plan, runs_of(plan, ["1.9", "1.9", "plateau", "1.9", "1.9", "1.9"]))
+    assert "All" not in text, "one run shares everything with itself"
+    plan = made.plan({"position": ["post", "pre"], "lr": [1e-4, 1e-3, 1e-2], "warmup": [0, 9]})
+    ends = ["1.9"] * 3 + ["plateau"] * 3 + ["1.9"] * 6
+    text = conclusion(plan, runs_of(plan, ends))
+    assert "is position (learned: post 3 of 6, pre 6 of 6). Lowest" in text
+    plan = made.plan({"lr": [1e-4, 1e-3, 1e-2], "position": ["post", "pre"], "warmup": [0, 9]})
+    text = conclusion(plan, runs_of(plan, ["1.9"] * 8 + ["plateau"] * 2 + ["1.9"] * 2))
+    assert (
+        "lr (learned: 0.0001 4 of 4, 0.001 4 of 4, 0.01 2 of 4). All 2 that did not learn have position post." in text
+    )
+
+
 @pytest.mark.parametrize(
     ("ends", "told"),
     [
