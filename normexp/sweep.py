@@ -173,8 +173,12 @@ def _exit_code(made: Report) -> int:
 
 
 def _stopped(store: Store, exit_code: int, why: str) -> Swept:
-    made = report.rebuild(store)
-    ended = len(made.records)
-    rest = len(made.plan.configs) - ended
-    message = f"{why}: {ended} done, {rest} to do; the same command continues"
-    return Swept(store=store, report=made, exit_code=exit_code, message=message)
+    """What there is after a stop; the tables are made again unless the disk is full."""
+    try:
+        made = report.rebuild(store)
+    except StorageError:
+        made = report.read(store)
+    done = sum(record.status is Status.DONE for record in made.records.values())
+    counts = {"done": done, "failed": len(made.records) - done, "to do": len(made.plan.configs) - len(made.records)}
+    told = ", ".join(f"{count} {word}" for word, count in counts.items() if count or word != "failed")
+    return Swept(store=store, report=made, exit_code=exit_code, message=f"{why}: {told}; the same command continues")

@@ -241,7 +241,11 @@ def test_a_full_disk_stops_the_sweep_and_keeps_what_is_there(tmp_path: Path, mon
             raise StorageError("no space left on device: results/tiny")
         written(store, record)
 
+    def full_too(store: Store, name: str, content: object) -> None:
+        raise StorageError("no space left on device: results/tiny/runs.csv")
+
     monkeypatch.setattr(Store, "write", full)
+    monkeypatch.setattr(Store, "write_derived", full_too)
     swept, listener = sweep(tmp_path, plan())
     assert swept.exit_code == 1
     assert "no space left" in swept.message
