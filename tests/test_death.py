@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from normexp.death import REPLAYED_STEPS, locate_step, locate_validation, replay
+from normexp.flat import FlatParameters
 from normexp.nn.network import Network
 from normexp.record import Death
 from normexp.run import RunConfig
@@ -80,12 +81,11 @@ def test_a_bad_gradient_is_found_in_backward_order(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_bad_parameter_after_the_update() -> None:
-    trainer = Trainer(dataclasses.replace(SMALL, optimizer="sgd", lr=1e38))
+    trainer = Trainer(dataclasses.replace(SMALL, optimizer="sgd", lr=1e30))
     batch = next(trainer.task.batches(0, 8))
-    trainer.network.get_parameter("blocks.1.ffn.f.fc2.weight").data.fill_(-3e38)
     trainer.flat.grads.zero_()
     with torch.no_grad():
-        trainer.network.get_parameter("blocks.1.ffn.f.fc2.weight").grad.fill_(3e38)
+        trainer.network.get_parameter("blocks.1.ffn.f.fc2.weight").grad.fill_(1e30)
     trainer.optimizer.step()
     assert not math.isfinite(trainer.flat.norm())
     death = locate_step(trainer, 4, batch, "param", 1.0)
@@ -122,6 +122,16 @@ class TestADyingRun:
         assert death.where in ("activation", "loss", "grad", "param", "validation")
         assert 0 <= death.layer <= 4
         assert training.result.final_val_loss is None
+        assert death.where in ("activation", "loss", "grad")
+        assert training.result.steps_done == death.step - 1
+
+    def test_counts_the_update_that_broke_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        norm = FlatParameters.norm
+        monkeypatch.setattr(FlatParameters, "norm", lambda flat: math.inf if flat.grads.any() else norm(flat))
+        training = train(SMALL)
+        assert training.result.death is not None
+        assert (training.result.death.step, training.result.death.where) == (1, "param")
+        assert training.result.steps_done == 1
 
     def test_the_step_does_not_depend_on_how_often_it_is_evaluated(self) -> None:
         seldom = train(dataclasses.replace(BLOWS_UP, eval_every=1000)).result.death
