@@ -32,7 +32,7 @@ article: $(STAMP)
 	for config in $(ARTICLE); do $(BIN)/normexp sweep $$config --out results/article || exit 1; done
 
 article-quick: $(STAMP)
-	for config in $(ARTICLE); do $(BIN)/normexp sweep $$config --scale 0.1 --out results/article-quick || exit 1; done
+	for config in $(ARTICLE); do $(BIN)/normexp sweep $$config eval_every=1500 --scale 0.1 --out results/article-quick || exit 1; done
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/step.py
