@@ -29,10 +29,10 @@ format: $(STAMP)
 
 # The article's tables in three settings; about two hours. The quick one is ten times shorter in every run.
 article: $(STAMP)
-	for config in $(ARTICLE); do $(BIN)/normexp sweep $$config --out results/article || exit 1; done
+	for config in $(ARTICLE); do $(BIN)/normexp sweep $$config --out results/article || exit $$?; done
 
 article-quick: $(STAMP)
-	for config in $(ARTICLE); do $(BIN)/normexp sweep $$config eval_every=1500 --scale 0.1 --out results/article-quick || exit 1; done
+	for config in $(ARTICLE); do $(BIN)/normexp sweep $$config eval_every=1500 --scale 0.1 --out results/article-quick || exit $$?; done
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/step.py
