@@ -20,7 +20,7 @@ from torch.nn import functional
 from normexp.nn.network import build
 from normexp.run import RunConfig
 from normexp.tasks import Batch, Task
-from normexp.trainer import Trainer
+from normexp.training.trainer import Trainer
 
 CONFIGS = [
     RunConfig(depth=20, norm="ln", lr=1e-4),

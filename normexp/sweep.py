@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from normexp import report
 from normexp.errors import EXIT_OK, EXIT_RUNS_FAILED, UserError
 from normexp.execute.events import Event, Finished
 from normexp.execute.executors import EXECUTORS
 from normexp.interrupt import Stopped, stoppable
 from normexp.plan import Plan
 from normexp.record import RunRecord, Status
-from normexp.report import Report
+from normexp.results.store import StorageError, Store
 from normexp.run import KEYS, RunConfig
-from normexp.store import StorageError, Store
+from normexp.views import report
+from normexp.views.report import Report
 
 MAX_CHECKED_TASKS = 50
 """Tasks that are checked before the first run; those of larger sweeps fail run by run."""

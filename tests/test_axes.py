@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normexp.axes import Axis, build, listed
+from normexp.config.axes import Axis, build, listed
 from normexp.keys import Value
 from normexp.run import KEYS
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from normexp import collapse
 from normexp.record import Death, Losses, Outcome, Result, RunRecord, SignalRow, Status, Traces, Verdict
 from normexp.run import RunConfig
+from normexp.views import collapse
 
 PLAN = collapse.plan_of("as-a-transformer", {"depth": 20, "norm": "none"})
 

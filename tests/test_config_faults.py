@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from normexp import config
+from normexp.config import sweepfile
 from normexp.errors import UserError
 
 FAULTS: list[tuple[str, list[str]]] = [
@@ -134,7 +134,7 @@ FAULTS: list[tuple[str, list[str]]] = [
 
 def complaints(text: str) -> tuple[str, ...]:
     with pytest.raises(UserError) as caught:
-        config.parse(text, origin="c.yaml")
+        sweepfile.parse(text, origin="c.yaml")
     return tuple(caught.value.complaints)
 
 
@@ -149,11 +149,11 @@ def test_every_complaint_of_a_file_comes_at_once(text: str, words: list[str]) ->
 
 PROGRAM = """
 import json, sys
-from normexp import config
+from normexp.config import sweepfile
 from normexp.errors import UserError
 for text in json.load(sys.stdin):
     try:
-        config.parse(text, origin="c.yaml")
+        sweepfile.parse(text, origin="c.yaml")
     except UserError as error:
         print(error)
 """

@@ -8,14 +8,14 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from normexp import config, grid
-from normexp.axes import Axis
+from normexp.config import grid, sweepfile
+from normexp.config.axes import Axis
 from normexp.errors import UserError
 from normexp.run import KEYS, RunConfig
 
 
 def counted(text: str) -> grid.Count:
-    return grid.count(config.parse(text, origin="c.yaml"))
+    return grid.count(sweepfile.parse(text, origin="c.yaml"))
 
 
 HUGE = """
@@ -31,7 +31,7 @@ def test_a_huge_grid_is_counted_and_refused_unbuilt(text: str, points: int, monk
     built = []
     value = Axis.value
     monkeypatch.setattr(Axis, "value", lambda axis, index: built.append(index) or value(axis, index))
-    sweep = config.parse(text, origin="c.yaml")
+    sweep = sweepfile.parse(text, origin="c.yaml")
     assert grid.count(sweep) == grid.Count(points=points, runs=points, redundant=0, excluded=0, exact=False)
     assert str(grid.count(sweep)) == f"{points} points, at most {points} runs"
     with pytest.raises(UserError, match=f"at most {points} runs .* more than 10000: .*--max-runs"):
@@ -96,7 +96,7 @@ def test_counts_and_plans_agree_with_the_long_way(groups: list[dict[str, Any]]) 
             asked, excluded = asked + 1, excluded + out
             if not out:
                 runs.add(same.run_id)
-    sweep = config.parse(yaml.safe_dump({"sweeps": groups}), origin="c.yaml")
+    sweep = sweepfile.parse(yaml.safe_dump({"sweeps": groups}), origin="c.yaml")
     count = grid.count(sweep)
     assert (count.points, count.excluded, count.runs) == (asked, excluded, len(runs))
     assert count.redundant == asked - excluded - len(runs)

@@ -6,13 +6,13 @@ import math
 import pytest
 import torch
 
-from normexp.death import REPLAYED_STEPS, locate_step, locate_validation, replay
-from normexp.flat import FlatParameters
 from normexp.nn.network import Network
 from normexp.record import Death
 from normexp.run import RunConfig
-from normexp.train import train
-from normexp.trainer import Trainer
+from normexp.training.death import REPLAYED_STEPS, locate_step, locate_validation, replay
+from normexp.training.flat import FlatParameters
+from normexp.training.train import train
+from normexp.training.trainer import Trainer
 
 SMALL = RunConfig(depth=3, width=16, hidden=16, heads=2, vocab=16, batch=8, steps=60, eval_every=20)
 BLOWS_UP = dataclasses.replace(SMALL, norm="none", optimizer="sgd", lr=50.0)

@@ -5,7 +5,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from normexp import estimate
 from normexp.run import RunConfig
-from normexp.trainer import Trainer
+from normexp.training.trainer import Trainer
 
 
 @pytest.mark.parametrize("mixer", ["attention", "mean", "linear"])

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import records
 
-from normexp import repro
-from normexp.explain import nearest, story
 from normexp.record import CurveRow, RunRecord, Traces
 from normexp.run import RunConfig
+from normexp.views import repro
+from normexp.views.explain import nearest, story
 
 SICK = records.dead(RunConfig(norm="none", lr=1e-2), step=12)
 NEAR = records.done(RunConfig(norm="ln", lr=1e-2), 2.0)

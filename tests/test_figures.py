@@ -12,13 +12,13 @@ import records as made
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
-from normexp import figuredata, report, tables
-from normexp.canvas import LossAxis, line_styles
-from normexp.figures import draw_curves, draw_layer_signal, draw_lr_sensitivity, render
-from normexp.panels import LABELS, PANELS, place
 from normexp.plan import Plan
 from normexp.record import RunRecord, Traces
-from normexp.store import Store
+from normexp.results.store import Store
+from normexp.views import figuredata, report, tables
+from normexp.views.canvas import LossAxis, line_styles
+from normexp.views.figures import draw_curves, draw_layer_signal, draw_lr_sensitivity, render
+from normexp.views.panels import LABELS, PANELS, place
 
 
 def curves_of(plan: Plan, records: Mapping[str, RunRecord]) -> figuredata.Curves:

@@ -6,7 +6,7 @@ from normexp.outcome import judge
 from normexp.record import Outcome
 from normexp.run import RunConfig
 from normexp.settings import SETTINGS
-from normexp.train import train
+from normexp.training.train import train
 
 TRANSFORMER = SETTINGS["as-a-transformer"]
 WRITTEN = SETTINGS["as-written"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from normexp import config, grid
+from normexp.config import grid, sweepfile
 from normexp.errors import UserError
 from normexp.plan import Plan
 from normexp.run import RunConfig
@@ -19,11 +19,11 @@ LR_SCAN = Path(__file__).parents[1] / "configs" / "lr_scan.yaml"
 
 
 def planned(text: str, *overrides: str, **rest: Any) -> Plan:
-    return grid.plan(config.parse(text, origin="c.yaml", overrides=overrides), **rest)
+    return grid.plan(sweepfile.parse(text, origin="c.yaml", overrides=overrides), **rest)
 
 
 def counted(text: str) -> grid.Count:
-    return grid.count(config.parse(text, origin="c.yaml"))
+    return grid.count(sweepfile.parse(text, origin="c.yaml"))
 
 
 def shown(plan: Plan, *names: str) -> list[tuple[Any, ...]]:
@@ -31,7 +31,7 @@ def shown(plan: Plan, *names: str) -> list[tuple[Any, ...]]:
 
 
 def test_lr_scan() -> None:
-    sweep = config.load(LR_SCAN)
+    sweep = sweepfile.load(LR_SCAN)
     plan = grid.plan(sweep)
     assert (plan.name, plan.folder, plan.axes) == ("lr_scan", "lr_scan", ("position", "warmup", "lr"))
     product = list(itertools.product(["post", "pre"], [0, 200], [1e-4, 3e-4, 1e-3, 3e-3, 1e-2]))
@@ -193,8 +193,8 @@ def test_a_plan_made_in_code_is_the_plan_of_its_source() -> None:
 
 PROGRAM = """
 import sys
-from normexp import config, grid
-plan = grid.plan(config.parse(sys.stdin.read(), origin="c.yaml"))
+from normexp.config import sweepfile, grid
+plan = grid.plan(sweepfile.parse(sys.stdin.read(), origin="c.yaml"))
 print(list(plan.configs), [sorted(point.values.items()) for point in plan.points], "torch" in sys.modules)
 """
 

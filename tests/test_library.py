@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 import records
 
-from normexp import library
 from normexp.errors import UserError
-from normexp.store import Store
+from normexp.results import library
+from normexp.results.store import Store
 
 
 @pytest.fixture

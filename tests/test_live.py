@@ -8,9 +8,9 @@ import records
 from rich.console import Console
 
 from normexp.execute.events import Finished, Progress, Started
-from normexp.live import View, duration, layer_bars, names_of, result_line
 from normexp.record import Status
-from normexp.tally import Tally
+from normexp.views.live import View, duration, layer_bars, names_of, result_line
+from normexp.views.tally import Tally
 
 PLAN = records.plan({"position": ["pre", "post"], "lr": [1e-3, 1e-2]})
 CONFIGS = list(PLAN.configs.values())
@@ -32,7 +32,7 @@ class TestTally:
         assert list(tally.running) == [CONFIGS[3].run_id]
 
     def test_time_left_follows_from_the_steps_made(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("normexp.tally.time.monotonic", lambda: 100.0)
+        monkeypatch.setattr("normexp.views.tally.time.monotonic", lambda: 100.0)
         tally = Tally(todo=CONFIGS, started=90.0)
         assert tally.seconds_left is None
         tally.update(Started(CONFIGS[0]))
@@ -65,7 +65,7 @@ class TestPlainLines:
 
     def test_a_minute_without_news_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
         now = 0.0
-        monkeypatch.setattr("normexp.live.time.monotonic", lambda: now)
+        monkeypatch.setattr("normexp.views.live.time.monotonic", lambda: now)
         view, raw = self.view()
         view.begin(CONFIGS, done=0, reused=0)
         view.event(Started(CONFIGS[0]))

@@ -86,7 +86,7 @@ def test_norms_agree_with_their_formula_in_float64(name: str, eps: float) -> Non
 
 def test_the_tables_of_names_agree_with_the_modules() -> None:
     from normexp.nn.branches import MIXERS as MODULES
-    from normexp.optimizers import OPTIMIZERS, SCHEDULES
+    from normexp.training.optimizers import OPTIMIZERS, SCHEDULES
 
     def words(key: str) -> set[str]:
         choices = KEYS[key].choices

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from normexp.flat import FlatParameters
-from normexp.optimizers import OPTIMIZERS, make_optimizer, rate
 from normexp.run import RunConfig
+from normexp.training.flat import FlatParameters
+from normexp.training.optimizers import OPTIMIZERS, make_optimizer, rate
 
 
 def rates(steps: int = 6, **keys: object) -> list[float]:

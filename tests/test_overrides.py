@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from normexp import config, grid
+from normexp.config import grid, sweepfile
 from normexp.errors import UserError
 from normexp.plan import Plan
 
@@ -19,7 +19,7 @@ grid:
 
 
 def planned(text: str, *overrides: str, **rest: Any) -> Plan:
-    return grid.plan(config.parse(text, origin="c.yaml", overrides=overrides, **rest))
+    return grid.plan(sweepfile.parse(text, origin="c.yaml", overrides=overrides, **rest))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_the_folder_tells_the_overrides_in_any_order_and_stays_short() -> None:
 
 def test_an_override_of_the_shipped_config() -> None:
     path = Path(__file__).parents[1] / "configs" / "lr_scan.yaml"
-    sweep = config.load(path, ["steps=100"], scale=0.1)
+    sweep = sweepfile.load(path, ["steps=100"], scale=0.1)
     plan = grid.plan(sweep)
     assert plan.folder == "lr_scan+steps=100+scale=0.1"
     assert {(run.steps, run.eval_every) for run in plan.configs.values()} == {(10, 50)}

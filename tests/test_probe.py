@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from normexp.nn.network import build
-from normexp.probe import activation_sizes, gradient_sizes, rms, signal_rows
 from normexp.run import RunConfig
+from normexp.training.probe import activation_sizes, gradient_sizes, rms, signal_rows
 
 CONFIG = RunConfig(depth=3, width=16, hidden=16, heads=2, vocab=16)
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from normexp import config, grid
+from normexp.config import grid, sweepfile
 from normexp.run import RunConfig
 from normexp.settings import SETTINGS
 
@@ -12,7 +12,7 @@ LABELS = {name.replace("-", " ").replace("transformer", "Transformer"): keys for
 
 @pytest.mark.parametrize("path", ARTICLE, ids=lambda path: path.stem)
 def test_the_articles_configs_ask_every_question_in_each_setting(path: Path) -> None:
-    plan = grid.plan(config.load(path))
+    plan = grid.plan(sweepfile.load(path))
     asked: dict[str, list[tuple[object, ...]]] = {label: [] for label in LABELS}
     for point in plan.points:
         for key, value in LABELS[point.label].items():

@@ -19,7 +19,6 @@ import records as made
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from normexp import codec
 from normexp.errors import UserError
 from normexp.plan import Pivot, Plan, Published
 from normexp.record import (
@@ -33,8 +32,9 @@ from normexp.record import (
     Status,
     Verdict,
 )
+from normexp.results import codec
+from normexp.results.store import StorageError, Store
 from normexp.run import RunConfig
-from normexp.store import StorageError, Store
 
 ANY_FLOAT = st.floats(allow_nan=True, allow_infinity=True)
 TEXT = st.text(max_size=20)
@@ -244,7 +244,7 @@ def test_the_second_driver_is_refused_at_once(store: Store) -> None:
         pass
 
 
-HOLD = "import sys, time; from pathlib import Path; from normexp.store import Store\n" + (
+HOLD = "import sys, time; from pathlib import Path; from normexp.results.store import Store\n" + (
     "with Store(Path(sys.argv[1])).lock(): print('held', flush=True); time.sleep(60)"
 )
 
@@ -441,7 +441,7 @@ def test_files_are_utf8_with_plain_newlines(tmp_path: Path) -> None:
     plan = made.plan({"lr": [1e-3]}, title="dépth α")
     program = (
         "import sys; sys.path.insert(0, sys.argv[2]); import records as made; from pathlib import Path;"
-        "from normexp.store import Store; from normexp import report;"
+        "from normexp.results.store import Store; from normexp.views import report;"
         "plan = made.plan({'lr': [1e-3]}, title='d\\u00e9pth \\u03b1'); store = Store(Path(sys.argv[1]));"
         "store.begin(plan, [], force=False); store.write(made.done(plan.points[0].config, 1.9)); report.rebuild(store)"
     )

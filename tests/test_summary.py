@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from normexp import report, tables
-from normexp.console import console, encodable, output
 from normexp.errors import UserError
-from normexp.labels import listed, loss_text, range_text, value_text
-from normexp.pivot import cell_text, pivot
 from normexp.plan import Pivot, Plan, Published
 from normexp.record import Outcome, RunRecord, Status
+from normexp.results.store import Store
 from normexp.run import RunConfig
-from normexp.store import Store
-from normexp.summary import best, by_loss, cells, conclusion, summarize, t_quantile
+from normexp.views import report, tables
+from normexp.views.console import console, encodable, output
+from normexp.views.labels import listed, loss_text, range_text, value_text
+from normexp.views.pivot import cell_text, pivot
+from normexp.views.summary import best, by_loss, cells, conclusion, summarize, t_quantile
 
 OUTCOMES = [outcome.value for outcome in Outcome]
 
@@ -348,8 +348,9 @@ def test_any_encoding_will_do(tmp_path: Path, encoding: str) -> None:
 def test_the_text_path_imports_neither_torch_nor_matplotlib(tmp_path: Path) -> None:
     store = saved(tmp_path, made.plan({"norm": ["ln", "none"], "seed": [0, 1]}), ["1.6", "1.7", "nan@3", "nan@4"])
     program = (
-        "import sys; from pathlib import Path; from normexp import report; from normexp.console import console, output;"
-        "from normexp.store import Store; output().print(console(report.rebuild(Store(Path(sys.argv[1])))));"
+        "import sys; from pathlib import Path; from normexp.views import report;"
+        "from normexp.views.console import console, output;"
+        "from normexp.results.store import Store; output().print(console(report.rebuild(Store(Path(sys.argv[1])))));"
         "print([name for name in ('torch', 'matplotlib', 'scipy.stats') if name in sys.modules])"
     )
     arguments = [sys.executable, "-c", program, str(store.folder)]

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from normexp import grid
+from normexp.config import grid
 from normexp.errors import UserError
 from normexp.execute.events import Event, Finished, Started
 from normexp.interrupt import Stopped
 from normexp.plan import Plan
 from normexp.record import RunRecord, Status
+from normexp.results.store import StorageError, Store
 from normexp.run import RunConfig
-from normexp.store import StorageError, Store
 from normexp.sweep import EXECUTORS, Options, Swept, run_sweep
 
 TINY = {"depth": 1, "width": 8, "hidden": 8, "heads": 2, "vocab": 8, "batch": 4, "steps": 3, "eval_every": 2}
@@ -81,7 +81,7 @@ def fails(config: RunConfig, report: object) -> RunRecord:
 @pytest.fixture(autouse=True)
 def _no_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "with_figures" not in request.keywords:
-        monkeypatch.setattr("normexp.report.write_figures", lambda store, report: None)
+        monkeypatch.setattr("normexp.views.report.write_figures", lambda store, report: None)
 
 
 @pytest.mark.with_figures

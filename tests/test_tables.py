@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 import records as made
 
-from normexp import report, tables
 from normexp.errors import UserError
 from normexp.plan import Plan
 from normexp.record import RunRecord, Status
+from normexp.results.store import Store
 from normexp.run import KEYS, RunConfig
-from normexp.store import Store
+from normexp.views import report, tables
 
 AXES = {
     "norm": ["ln", "none"],

@@ -8,8 +8,8 @@ import torch
 
 from normexp.run import RunConfig
 from normexp.tasks import Batch
-from normexp.train import Training, train
-from normexp.trainer import Trainer
+from normexp.training.train import Training, train
+from normexp.training.trainer import Trainer
 
 SMALL = RunConfig(depth=2, width=16, hidden=16, heads=2, vocab=16, batch=8, steps=12, eval_every=5, lr=3e-3)
 

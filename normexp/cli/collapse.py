@@ -25,9 +25,9 @@ def _collapse(setting: str, out: Path, jobs: int | None, force: bool, executor: 
 
     As a Transformer with lr 1e-2 by default. When nothing collapses, it says so.
     """
-    from normexp import collapse
     from normexp.cli.show import execute_collapse
     from normexp.sweep import Options
+    from normexp.views import collapse
 
     if setting not in SETTINGS:
         raise UserError(f"--setting {setting}: there are {', '.join(SETTINGS)}")

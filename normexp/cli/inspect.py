@@ -13,11 +13,11 @@ RunId = Annotated[str, typer.Argument(help="A run id, or a part of one that no o
 
 def explain(run_id: RunId, out: common.Out = common.OUT) -> None:
     """One run's story: outcome, the rule and numbers that decided it, first bad tensor, nearest healthy neighbour."""
-    from normexp import library
     from normexp.cli.show import show
-    from normexp.collapse import signal
-    from normexp.console import Uncut
-    from normexp.explain import story
+    from normexp.results import library
+    from normexp.views.collapse import signal
+    from normexp.views.console import Uncut
+    from normexp.views.explain import story
 
     store, found = library.find(out, run_id)
     record = store.read(found)
@@ -29,12 +29,12 @@ def explain(run_id: RunId, out: common.Out = common.OUT) -> None:
 
 def repro(run_id: RunId, out: common.Out = common.OUT) -> None:
     """Run a stored run again; say bit-identical, or the first step that differs. Exit code 1 if it differs."""
-    from normexp import library
-    from normexp import repro as reproduction
     from normexp.cli.show import show
     from normexp.execute.events import Finished
     from normexp.execute.executors import EXECUTORS
     from normexp.interrupt import stoppable
+    from normexp.results import library
+    from normexp.views import repro as reproduction
 
     store, found = library.find(out, run_id)
     stored = store.read(found)

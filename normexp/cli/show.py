@@ -5,13 +5,14 @@ from __future__ import annotations
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from normexp import collapse, console, estimate, report
-from normexp.labels import plural
-from normexp.live import View, duration, names_of
+from normexp import estimate
 from normexp.plan import Plan
-from normexp.report import Report
-from normexp.store import Store
+from normexp.results.store import Store
 from normexp.sweep import Options, Swept, check_tasks, run_sweep, work_of
+from normexp.views import collapse, console, report
+from normexp.views.labels import plural
+from normexp.views.live import View, duration, names_of
+from normexp.views.report import Report
 
 
 def execute(plan: Plan, options: Options) -> Swept:

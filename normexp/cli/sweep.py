@@ -36,9 +36,9 @@ def sweep(
     executor: common.Executor = "processes",
 ) -> None:
     """Run what is missing of a grid; write its tables, figures and summary."""
-    from normexp import config as configs
-    from normexp import grid
     from normexp.cli.show import execute, show_dry_run
+    from normexp.config import grid
+    from normexp.config import sweepfile as configs
     from normexp.sweep import Options
 
     plan = grid.plan(configs.load(config, overrides or (), scale=scale), max_runs=max_runs)

@@ -12,10 +12,10 @@ from normexp.cli import options as common
 
 def list_sweeps(out: common.Out = common.OUT) -> None:
     """The sweeps under the results folder, and how far each has come."""
-    from normexp import library
     from normexp.cli.show import show
-    from normexp.console import Uncut
-    from normexp.pivot import TextTable
+    from normexp.results import library
+    from normexp.views.console import Uncut
+    from normexp.views.pivot import TextTable
 
     rows = [
         (
@@ -36,10 +36,10 @@ def report(
     figures: Annotated[bool, typer.Option("--figures", help="Draw the figures again, too.")] = False,
 ) -> None:
     """Make a sweep's tables again from what is on disk, and print them."""
-    from normexp import report as reports
     from normexp.cli.show import show
-    from normexp.console import console
-    from normexp.store import Store
+    from normexp.results.store import Store
+    from normexp.views import report as reports
+    from normexp.views.console import console
 
     show(console(reports.rebuild(Store(folder), figures=figures)))
 
@@ -47,9 +47,9 @@ def report(
 def schemes(depth: Annotated[int, typer.Option(min=1, help="Depth for which constants are printed.")] = 20) -> None:
     """The table of schemes: formula, doors, final norm, constants at a depth, source."""
     from normexp.cli.show import show
-    from normexp.console import Uncut
-    from normexp.pivot import TextTable
     from normexp.schemes import SCHEMES
+    from normexp.views.console import Uncut
+    from normexp.views.pivot import TextTable
 
     header = ("position", "branch", "doors", "final norm", f"constants at depth {depth}", "source")
     rows = [

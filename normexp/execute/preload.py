@@ -18,7 +18,7 @@ MODULES = (
     "torch",
     "torch._dynamo",  # by the first optimizer
     "torch.profiler._cupti_monitor",  # by its first step
-    "normexp.train",
+    "normexp.training.train",
     "normexp.execute.child",
 )
 WATCH_SECONDS = 0.2

@@ -86,7 +86,7 @@ def throttled(report: Report) -> Report:
 
 
 def _train(config: RunConfig, report: Report) -> RunRecord:
-    from normexp.train import train
+    from normexp.training.train import train
 
     def step(number: int, loss: float, grad_norm: float, rms_by_layer: tuple[float, ...]) -> None:
         report(Progress(config=config, step=number, loss=loss, grad_norm=grad_norm, rms_by_layer=rms_by_layer))

@@ -14,12 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from normexp import codec, manifest
-from normexp.atomic import StorageError, remove_leftovers, storage_errors, sync_folder, write_atomically
 from normexp.errors import UserError
-from normexp.lock import HOLDER, LOCK, driver_lock
 from normexp.plan import Plan
 from normexp.record import RunRecord, Status, Traces
+from normexp.results import codec, manifest
+from normexp.results.atomic import StorageError, remove_leftovers, storage_errors, sync_folder, write_atomically
+from normexp.results.lock import HOLDER, LOCK, driver_lock
 
 __all__ = ["StorageError", "Store"]
 

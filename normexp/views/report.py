@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from normexp import tables
 from normexp.errors import UserError
-from normexp.labels import listed, plural
-from normexp.markdown import document, table_text
-from normexp.pivot import TextTable, pivot
 from normexp.plan import Plan
 from normexp.record import RunRecord, Traces
-from normexp.store import FIGURES, Store
-from normexp.summary import conclusion, summarize
+from normexp.results.store import FIGURES, Store
+from normexp.views import tables
+from normexp.views.labels import listed, plural
+from normexp.views.markdown import document, table_text
+from normexp.views.pivot import TextTable, pivot
+from normexp.views.summary import conclusion, summarize
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,8 +71,8 @@ def rebuild(store: Store, *, figures: bool = False) -> Report:
 
 def write_figures(store: Store, report: Report) -> None:
     """Draw the sweep's figures, each as SVG and PNG with its data beside it. Raises StorageError."""
-    from normexp import figuredata
-    from normexp.figures import draw_curves, draw_lr_sensitivity, render
+    from normexp.views import figuredata
+    from normexp.views.figures import draw_curves, draw_lr_sensitivity, render
 
     def traces(run_id: str) -> Traces:
         try:
@@ -91,8 +91,8 @@ def write_figures(store: Store, report: Report) -> None:
 
 def write_collapse(store: Store, words: str, shown: Sequence[TextTable], records: Mapping[str, RunRecord]) -> None:
     """Write collapse.md, and the figure of each record's layer signal. Raises StorageError."""
-    from normexp import figuredata
-    from normexp.figures import draw_layer_signal, render
+    from normexp.views import figuredata
+    from normexp.views.figures import draw_layer_signal, render
 
     parts = [words, *(f"## {table.title}\n\n{table_text(table)}" for table in shown)]
     store.write_derived("collapse.md", "\n\n".join(parts) + "\n")

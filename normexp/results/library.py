@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from normexp.errors import UserError
-from normexp.store import Store
+from normexp.results.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from normexp.atomic import storage_errors, write_atomically
-from normexp.codec import from_json, to_json
 from normexp.errors import UserError
+from normexp.results.atomic import storage_errors, write_atomically
+from normexp.results.codec import from_json, to_json
 
 LOCK = ".lock"
 HOLDER = ".driver.json"

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from normexp import counting
-from normexp.config import Sweep, parse
-from normexp.counting import Count
+from normexp.config import counting
+from normexp.config.counting import Count
+from normexp.config.groups import Group
+from normexp.config.structure import FREE, Structure, Structures
+from normexp.config.sweepfile import Sweep, parse
 from normexp.errors import UserError
-from normexp.groups import Group
 from normexp.keys import Value
 from normexp.plan import Plan, Point, Published
 from normexp.run import KEYS, RunConfig
-from normexp.structure import FREE, Structure, Structures
 
 MAX_RUNS = 10_000
 """Runs of the largest plan, unless the user raises it."""

@@ -11,11 +11,11 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from normexp.markdown import NO_RUNS, cell_table, reference_losses
-from normexp.pivot import TextTable
+from normexp.views.markdown import NO_RUNS, cell_table, reference_losses
+from normexp.views.pivot import TextTable
 
 if TYPE_CHECKING:
-    from normexp.report import Report
+    from normexp.views.report import Report
 
 WIDE = 10_000
 """Columns where nobody looks at a screen: one line a row, however long."""

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from normexp.flat import FlatParameters
 from normexp.nn.network import build
-from normexp.optimizers import make_optimizer, rate
 from normexp.run import RunConfig
 from normexp.tasks import Batch, Task
+from normexp.training.flat import FlatParameters
+from normexp.training.optimizers import make_optimizer, rate
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from normexp.keys import Value
-from normexp.labels import value_text
-from normexp.panels import Texts, place
 from normexp.plan import Plan
 from normexp.record import Death, Losses, Outcome, RunRecord, SignalRow, Traces
-from normexp.summary import Cell, cells, final_loss
-from normexp.tables import frame
+from normexp.views.labels import value_text
+from normexp.views.panels import Texts, place
+from normexp.views.summary import Cell, cells, final_loss
+from normexp.views.tables import frame
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,11 +7,11 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from normexp.labels import loss_text, range_text, value_text
-from normexp.pivot import TextTable
 from normexp.plan import Plan
 from normexp.record import Outcome
-from normexp.summary import by_loss
+from normexp.views.labels import loss_text, range_text, value_text
+from normexp.views.pivot import TextTable
+from normexp.views.summary import by_loss
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,13 +12,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from normexp.console import encodable
 from normexp.execute.events import Event, Finished
-from normexp.labels import loss_text, values_text
 from normexp.plan import Plan
 from normexp.record import RunRecord, Status
 from normexp.run import RunConfig
-from normexp.tally import Tally
+from normexp.views.console import encodable
+from normexp.views.labels import loss_text, values_text
+from normexp.views.tally import Tally
 
 HEARTBEAT_SECONDS = 60.0
 """How often a sweep that is not watched says that it is alive."""

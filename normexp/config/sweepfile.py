@@ -10,14 +10,14 @@ from pathlib import Path
 
 import yaml
 
+from normexp.config.groups import SECTIONS, Group, read_group, scaled_values
+from normexp.config.overrides import apply, folder, read_overrides
+from normexp.config.values import read_part
+from normexp.config.yamlfile import Entry, Notes, Source, is_null, nearest
 from normexp.errors import UserError
-from normexp.groups import SECTIONS, Group, read_group, scaled_values
 from normexp.keys import Value
-from normexp.overrides import apply, folder, read_overrides
 from normexp.plan import Pivot, Published
 from normexp.run import KEYS
-from normexp.values import read_part
-from normexp.yamlfile import Entry, Notes, Source, is_null, nearest
 
 TOP = ("name", "title", *SECTIONS, "sweeps", "table", "published")
 """Keys at the top of a config."""

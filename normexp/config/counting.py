@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from normexp.axes import Axis
-from normexp.groups import Group
+from normexp.config.axes import Axis
+from normexp.config.groups import Group
+from normexp.config.structure import FREE, Structure, Structures
 from normexp.keys import Value
 from normexp.run import INTERACTING, KEYS
-from normexp.structure import FREE, Structure, Structures
 
 EXACT_POINTS = 10**6
 """Points up to which redundant and excluded ones are worked out."""

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import yaml
 
-from normexp.axes import BUILDERS, Axis, build, listed
+from normexp.config.axes import BUILDERS, Axis, build, listed
+from normexp.config.yamlfile import Source, is_quoted, kind, nearest
 from normexp.keys import Key, Value
 from normexp.run import KEYS
-from normexp.yamlfile import Source, is_quoted, kind, nearest
 
 LONGEST = 200
 """Characters of the longest text that can be a value."""

@@ -9,8 +9,8 @@ from types import MappingProxyType
 import torch
 from torch.optim import Optimizer
 
-from normexp.flat import FlatParameters
 from normexp.run import RunConfig
+from normexp.training.flat import FlatParameters
 
 Groups = list[dict[str, object]]
 

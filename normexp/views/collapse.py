@@ -6,13 +6,13 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from normexp import grid
+from normexp.config import grid
 from normexp.keys import Value
-from normexp.labels import listed, loss_text, range_text
-from normexp.pivot import TextTable
 from normexp.plan import Plan
 from normexp.record import Outcome, RunRecord, SignalRow, Traces
 from normexp.settings import SETTINGS
+from normexp.views.labels import listed, loss_text, range_text
+from normexp.views.pivot import TextTable
 
 TWINS = ("ln", "rms")
 NORM_NAMES = {"ln": "LN", "rms": "RMSNorm", "none": "no norm"}

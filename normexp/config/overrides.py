@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 
 import yaml
 
-from normexp.axes import Axis
+from normexp.config.axes import Axis
+from normexp.config.groups import Group
+from normexp.config.values import read_axis
+from normexp.config.yamlfile import Notes, Source, is_null, nearest
 from normexp.errors import UserError
-from normexp.groups import Group
 from normexp.run import KEYS
-from normexp.values import read_axis
-from normexp.yamlfile import Notes, Source, is_null, nearest
 
 TEXTS = ("name", "title")
 """Top-level keys that an override may give."""

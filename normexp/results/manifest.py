@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import normexp
-from normexp.codec import SCHEMA, config_from, from_json, to_json
 from normexp.plan import Pivot, Plan, Point, Published
+from normexp.results.codec import SCHEMA, config_from, from_json, to_json
 from normexp.run import KEYS
 
 Configs = Mapping[str, Mapping[str, Any]]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import TypeVar
 
-from normexp.labels import values_text
+from normexp.views.labels import values_text
 
 LABELS = 12
 """Distinct lines in a panel at most."""

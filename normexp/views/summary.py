@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from normexp import tables
 from normexp.keys import Value
-from normexp.labels import listed, loss_text, plural, range_text, value_text, values_text
 from normexp.plan import Plan, Point
 from normexp.record import SURVIVED, Outcome, Status
+from normexp.views import tables
+from normexp.views.labels import listed, loss_text, plural, range_text, value_text, values_text
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from normexp.keys import Value
-from normexp.labels import loss_text, range_text, value_text, values_text
 from normexp.plan import Plan, Published
 from normexp.record import Outcome, Status
-from normexp.summary import Cell, Run, cells, final_loss
-from normexp.tables import PENDING
+from normexp.views.labels import loss_text, range_text, value_text, values_text
+from normexp.views.summary import Cell, Run, cells, final_loss
+from normexp.views.tables import PENDING
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from normexp.config.yamlfile import bounded
 from normexp.errors import UserError
 from normexp.keys import Value
-from normexp.labels import values_text
 from normexp.run import INTERACTING, KEYS, RunConfig
-from normexp.yamlfile import bounded
+from normexp.views.labels import values_text
 
 FREE = tuple(name for name in KEYS if name not in INTERACTING)
 """Keys that change nothing but themselves."""

@@ -10,8 +10,18 @@ import matplotlib as mpl
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
-from normexp.canvas import GREY, MARKERS, PLAIN_NUMBERS, LossAxis, line_styles, mark_references, panel_figure, render
-from normexp.figuredata import (
+from normexp.record import Outcome
+from normexp.views.canvas import (
+    GREY,
+    MARKERS,
+    PLAIN_NUMBERS,
+    LossAxis,
+    line_styles,
+    mark_references,
+    panel_figure,
+    render,
+)
+from normexp.views.figuredata import (
     Curve,
     Curves,
     LayerLine,
@@ -21,8 +31,7 @@ from normexp.figuredata import (
     deaths,
     finite_range,
 )
-from normexp.labels import plural, value_text
-from normexp.record import Outcome
+from normexp.views.labels import plural, value_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

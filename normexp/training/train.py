@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from normexp.death import locate_step, locate_validation, replay
-from normexp.probe import activation_sizes, gradient_sizes, signal_rows
 from normexp.record import CurveRow, Death, Result, SignalRow, Traces
 from normexp.run import RunConfig
 from normexp.tasks import Batch
-from normexp.trainer import Step, Trainer, parameter_count
+from normexp.training.death import locate_step, locate_validation, replay
+from normexp.training.probe import activation_sizes, gradient_sizes, signal_rows
+from normexp.training.trainer import Step, Trainer, parameter_count
 
 Report = Callable[[int, float, float, tuple[float, ...]], None]
 """Called at each step with its number, loss (nats), gradient norm, and the stream's RMS by layer when last measured."""

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from normexp.nn.network import layer_of
-from normexp.probe import activation_sizes, gradient_sizes, signal_rows
 from normexp.record import Death, SignalRow
 from normexp.run import RunConfig
 from normexp.tasks import Batch
-from normexp.trainer import Trainer
+from normexp.training.probe import activation_sizes, gradient_sizes, signal_rows
+from normexp.training.trainer import Trainer
 
 REPLAYED_STEPS = 32
 """Steps before a death whose layers are recorded."""

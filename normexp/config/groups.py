@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import yaml
 
-from normexp.axes import Axis
+from normexp.config.axes import Axis
+from normexp.config.values import read_axis, read_part, read_value
+from normexp.config.yamlfile import Entry, Source, is_null, kind, nearest
 from normexp.keys import Value
 from normexp.run import KEYS
-from normexp.values import read_axis, read_part, read_value
-from normexp.yamlfile import Entry, Source, is_null, kind, nearest
 
 SECTIONS = ("base", "grid", "zip", "exclude")
 SCALED = ("steps", "warmup", "eval_every")

@@ -1,0 +1,1 @@
+"""What is asked: YAML and overrides to a plan, counted without being built."""

@@ -1,0 +1,1 @@
+"""The only readers and writers of results/."""

@@ -1,0 +1,1 @@
+"""Training: tasks, one step, and everything that is measured on the way."""

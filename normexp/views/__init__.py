@@ -1,0 +1,1 @@
+"""What is shown of a sweep: tables, texts, figures, the live view."""
