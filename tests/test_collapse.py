@@ -51,7 +51,7 @@ def test_all_died() -> None:
     dead = [(Outcome.NONFINITE, step, None) for step in (12, 33, 20)]
     told = collapse.verdict(PLAN, records({"none": dead, "ln": HEALTHY, "rms": HEALTHY}))
     assert told == (
-        "no norm: 3 of 3 died, at steps 12–33; LN: 3 of 3 learned (loss 2.000 to 2.100); "
+        "no norm: 3 of 3 died, at steps 12–33, in layer 3; LN: 3 of 3 learned (loss 2.000 to 2.100); "
         "RMSNorm: 3 of 3 learned (loss 2.000 to 2.100)."
     )
 
@@ -59,7 +59,7 @@ def test_all_died() -> None:
 def test_some_died_and_the_others_are_told_too() -> None:
     mixed = [(Outcome.NONFINITE, 7, None), (Outcome.UNSETTLED, 0, 370.0), (Outcome.PLATEAU, 0, 4.0)]
     told = collapse.verdict(PLAN, records({"none": mixed, "ln": HEALTHY, "rms": HEALTHY}))
-    assert "1 of 3 died, at step 7" in told
+    assert "1 of 3 died, at step 7, in layer 3" in told
     assert "1 of 3 unsettled (loss 370)" in told
     assert "1 of 3 plateau (loss 4.000)" in told
     assert "Nothing collapsed" not in told

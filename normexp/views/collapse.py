@@ -48,17 +48,23 @@ def verdict(plan: Plan, records: Mapping[str, RunRecord]) -> str:
 
 
 def _fate(group: Sequence[RunRecord]) -> str:
-    """`3 of 3 died, at steps 12–33`, `2 of 3 learned (loss 1.9–2.0), 1 plateau`."""
+    """`3 of 3 died, at steps 12–33, in layer 3`, `2 of 3 learned (loss 1.9–2.0), 1 plateau`."""
     counts = Counter(record.result_word for record in group)
     parts = []
     for outcome, count in counts.most_common():
         share = f"{count} of {len(group)}"
         if outcome == Outcome.NONFINITE:
-            steps = [record.result.death.step for record in group if record.result and record.result.death]
-            parts.append(f"{share} died, at {'step' if count == 1 else 'steps'} {range_text(steps)}")
+            found = [record.result.death for record in group if record.result and record.result.death]
+            steps, layers = [death.step for death in found], [death.layer for death in found]
+            parts.append(f"{share} died, at {_numbered('step', steps)}, in {_numbered('layer', layers)}")
         else:
             parts.append(f"{share} {outcome}{_losses(group, outcome)}")
     return listed(parts)
+
+
+def _numbered(noun: str, numbers: Sequence[int]) -> str:
+    """`step 7`, `steps 12–33`."""
+    return f"{noun}{'s' if len(set(numbers)) > 1 else ''} {range_text(numbers)}"
 
 
 def _losses(group: Sequence[RunRecord], outcome: str) -> str:
