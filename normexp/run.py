@@ -17,12 +17,16 @@ from normexp.schemes import SCHEMES, without_norm
 
 NORMS = ("ln", "rms", "none")
 MIXERS = ("attention", "mean", "linear")
+MAX_COUNT = 10**9
+"""Largest value of a key that counts something."""
 MAX_TABLE = 2**24
 """Largest number of probabilities, vocab^(order + 1), in a source's table."""
 
 
 def _key(default: Value, help: str, **rest: Any) -> Any:
     rest.setdefault("neutral", default)
+    if type(default) is int:
+        rest.setdefault("high", MAX_COUNT)
     choices = rest.pop("choices", None)
     if isinstance(choices, tuple):
         rest["choices"] = lambda: choices

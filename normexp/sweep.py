@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -12,6 +12,7 @@ from normexp.errors import EXIT_OK, EXIT_RUNS_FAILED, UserError
 from normexp.execute.events import Event, Finished
 from normexp.execute.executors import EXECUTORS
 from normexp.interrupt import Stopped, stoppable
+from normexp.keys import Value
 from normexp.plan import Plan
 from normexp.record import RunRecord, Status
 from normexp.results.store import StorageError, Store
@@ -61,11 +62,12 @@ class Swept:
 
 @dataclass
 class Work:
-    """What a plan still asks for: `todo` to run, `reusable` stored by other sweeps, `done` already here."""
+    """What a plan asks for: `todo` to run, `reusable` in other sweeps, `done` already here, `skipped` by `only`."""
 
     todo: list[RunConfig] = field(default_factory=list)
-    reusable: dict[str, Store] = field(default_factory=dict)
+    reusable: dict[str, tuple[RunConfig, Store]] = field(default_factory=dict)
     done: int = 0
+    skipped: int = 0
 
 
 def work_of(plan: Plan, store: Store, records: Mapping[str, RunRecord], options: Options) -> Work:
@@ -76,12 +78,14 @@ def work_of(plan: Plan, store: Store, records: Mapping[str, RunRecord], options:
         record = records.get(run_id)
         if record is not None and not _again(record, options):
             work.done += 1
-        elif run_id in wanted:
+        elif run_id not in wanted:
+            work.skipped += 1
+        else:
             other = None if options.force or record is not None else store.find_elsewhere(options.out, run_id)
             if other is None:
                 work.todo.append(config)
             else:
-                work.reusable[run_id] = other
+                work.reusable[run_id] = config, other
     return work
 
 
@@ -91,20 +95,20 @@ def _again(record: RunRecord, options: Options) -> bool:
 
 
 def _selected(plan: Plan, only: Sequence[str]) -> set[str]:
-    """Ids of the runs whose points agree with every `key=value`, as asked or as run."""
-    wanted = {}
+    """Ids of the runs whose points agree with a value of every key in `key=value`, as asked or as run."""
+    wanted: dict[str, set[Value]] = {}
     for text in only:
         name, equals, value = text.partition("=")
         if not equals or name not in KEYS:
             raise UserError(f"--only {text}: write key=value, with a key of the config")
         try:
-            wanted[name] = KEYS[name].parse(value)
+            wanted.setdefault(name, set()).add(KEYS[name].parse(value))
         except ValueError as fault:
             raise UserError(f"--only {text}: {fault}") from fault
     found = {
         point.config.run_id
         for point in plan.points
-        if all(value in (point.values.get(key), getattr(point.config, key)) for key, value in wanted.items())
+        if all(values & {point.values.get(key), getattr(point.config, key)} for key, values in wanted.items())
     }
     if only and not found:
         raise UserError(f"--only {' '.join(only)}: no point of {plan.name} matches")
@@ -122,8 +126,20 @@ def check_tasks(configs: Iterable[RunConfig]) -> None:
             task.check()
         except ValueError as fault:
             complaints.append(str(fault))
+        except MemoryError:
+            complaints.append(f"the task does not fit into memory: lower seq_len ({task.config.seq_len}) or order")
     if complaints:
         raise UserError(*complaints)
+
+
+def check(plan: Plan, options: Options) -> None:
+    """Everything that can be refused before anything is written. Raises UserError."""
+    if options.executor not in EXECUTORS:
+        raise UserError(f"--executor {options.executor}: there are {', '.join(EXECUTORS)}")
+    if options.executor == "inline" and options.timeout_seconds is not None:
+        raise UserError("--timeout: the inline executor has no process to stop: use --executor processes")
+    check_tasks(plan.configs.values())
+    _selected(plan, options.only)
 
 
 def run_sweep(plan: Plan, options: Options, listener: Listener) -> Swept:
@@ -131,40 +147,51 @@ def run_sweep(plan: Plan, options: Options, listener: Listener) -> Swept:
 
     Raises UserError before anything is written where the plan or the folder cannot be used.
     """
-    if options.executor not in EXECUTORS:
-        raise UserError(f"--executor {options.executor}: there are {', '.join(EXECUTORS)}")
+    check(plan, options)
     store = Store(options.out / plan.folder)
-    check_tasks(plan.configs.values())
-    _selected(plan, options.only)
     with stoppable(), store.lock():
         store.begin(plan, options.argv, force=options.force)
         work = work_of(plan, store, store.records(), options)
+        ended: list[RunRecord] = []
         try:
-            _execute(work, store, options, listener)
+            _execute(work, store, options, listener, ended)
+            made = report.rebuild(store, figures=True)
         except Stopped as stop:
-            return _stopped(store, stop.exit_code, f"stopped by {stop}")
+            return _stopped(store, work, ended, stop.exit_code, f"stopped by {stop}")
         except StorageError as fault:
-            return _stopped(store, EXIT_RUNS_FAILED, str(fault))
-        made = report.rebuild(store, figures=True)
+            return _stopped(store, work, ended, EXIT_RUNS_FAILED, str(fault))
         return Swept(store=store, report=made, exit_code=_exit_code(made))
 
 
-def _execute(work: Work, store: Store, options: Options, listener: Listener) -> None:
-    for run_id, other in work.reusable.items():
-        store.copy_from(other, run_id)
-    listener.begin(work.todo, done=work.done, reused=len(work.reusable))
-    execute = EXECUTORS[options.executor]
+def _execute(work: Work, store: Store, options: Options, listener: Listener, ended: list[RunRecord]) -> None:
+    """Copy what other sweeps have, run the rest, and note in `ended` what is stored."""
+    for run_id, (config, other) in list(work.reusable.items()):
+        try:
+            ended.append(store.copy_from(other, run_id))
+        except StorageError:
+            raise
+        except UserError:  # its traces cannot be read: run it here
+            del work.reusable[run_id]
+            work.todo.append(config)
+    _tell(listener.begin, work.todo, done=work.done, reused=len(ended))
+    events = EXECUTORS[options.executor](work.todo, jobs=options.jobs, timeout_seconds=options.timeout_seconds)
     try:
-        events = execute(work.todo, jobs=options.jobs, timeout_seconds=options.timeout_seconds)
         with closing(events):
             for event in events:
                 if isinstance(event, Finished):
                     store.write(event.record)
-                listener.event(event)
+                    ended.append(event.record)
+                _tell(listener.event, event)
                 if options.fail_fast and isinstance(event, Finished) and event.record.status is not Status.DONE:
                     return
     finally:
-        listener.end()
+        _tell(listener.end)
+
+
+def _tell(tell: Callable[..., None], *news: object, **more: object) -> None:
+    """A display that has gone, such as a closed terminal, costs no run."""
+    with suppress(OSError):
+        tell(*news, **more)
 
 
 def _exit_code(made: Report) -> int:
@@ -172,13 +199,17 @@ def _exit_code(made: Report) -> int:
     return EXIT_OK if all(status is Status.DONE for status in ended) else EXIT_RUNS_FAILED
 
 
-def _stopped(store: Store, exit_code: int, why: str) -> Swept:
+def _stopped(store: Store, work: Work, ended: Sequence[RunRecord], exit_code: int, why: str) -> Swept:
     """What there is after a stop; the tables are made again unless the disk is full."""
     try:
         made = report.rebuild(store)
     except StorageError:
         made = report.read(store)
-    done = sum(record.status is Status.DONE for record in made.records.values())
-    counts = {"done": done, "failed": len(made.records) - done, "to do": len(made.plan.configs) - len(made.records)}
+    failed = sum(record.status is not Status.DONE for record in ended)
+    counts = {
+        "done": work.done + len(ended) - failed,
+        "failed": failed,
+        "to do": len(work.todo) + len(work.reusable) - len(ended),
+    }
     told = ", ".join(f"{count} {word}" for word, count in counts.items() if count or word != "failed")
     return Swept(store=store, report=made, exit_code=exit_code, message=f"{why}: {told}; the same command continues")

@@ -74,6 +74,30 @@ def test_without_a_finished_run_nothing_is_claimed() -> None:
     assert collapse.verdict(PLAN, {}) == "No run has ended yet."
 
 
+def test_what_has_not_ended_leaves_the_verdict_open() -> None:
+    found = records({"none": HEALTHY, "ln": HEALTHY, "rms": HEALTHY})
+    first = next(iter(found))
+    told = collapse.verdict(PLAN, {first: found[first]})
+    assert "Nothing collapsed" not in told
+    assert told.startswith("no norm: 1 of 3 learned (loss 2.000) and 2 of 3 pending; LN: 3 of 3 pending")
+
+
+def test_without_blocks_each_norm_is_told_by_its_name() -> None:
+    plan = collapse.plan_of("as-a-transformer", {"depth": 0})
+    found = {run_id: record(config, Outcome.LEARNED, loss=2.0) for run_id, config in plan.configs.items()}
+    told = collapse.verdict(plan, found)
+    assert told.startswith("Nothing collapsed. no norm: 3 of 3 learned")
+    assert "LN: 3 of 3 learned" in told
+    assert [row[0] for row in collapse.deaths(plan, found).rows] == ["none"] * 3 + ["ln"] * 3 + ["rms"] * 3
+
+
+def test_many_options_still_give_a_folder_of_their_own() -> None:
+    given = {"width": 8, "heads": 2, "hidden": 8, "vocab": 8, "steps": 20, "batch": 4, "seq_len": 8, "lr": 0.01}
+    plan = collapse.plan_of("as-a-transformer", given)
+    assert len(plan.folder) <= 100
+    assert plan.folder != collapse.plan_of("as-a-transformer", {**given, "lr": 0.0100001}).folder
+
+
 def test_deaths_has_a_row_a_run() -> None:
     dead = [(Outcome.NONFINITE, step, None) for step in (12, 33, 20)]
     found = records({"none": dead, "ln": HEALTHY, "rms": HEALTHY})

@@ -76,6 +76,9 @@ class TestRepro:
         other = with_curve(NEAR, list(NEAR.traces.curve)[:50])
         assert repro.compare(NEAR.traces.curve, other.traces.curve).first_difference == 50
 
+    def test_a_stored_run_without_a_curve_cannot_be_compared(self) -> None:
+        assert repro.verdict(with_curve(NEAR, []), NEAR) == ["the stored run has no curve to compare with"]
+
     def test_environments_are_compared(self) -> None:
         other = replace(NEAR, environment={**NEAR.environment, "torch": "2.14.0"})
         assert "  torch: 2.13.0 stored, 2.14.0 now" in repro.verdict(NEAR, other)

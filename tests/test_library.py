@@ -25,13 +25,16 @@ def out(tmp_path: Path) -> Path:
 
 def test_shelves_count_what_has_ended_and_how(out: Path) -> None:
     one, two = library.shelves(out)
-    assert (one.folder, one.ended, one.runs, dict(one.results)) == ("one", 2, 2, {"learned": 1, "nonfinite": 1})
-    assert (two.folder, two.ended, two.runs, dict(two.results)) == ("two", 1, 2, {"learned": 1})
+    assert (one.folder, one.ended, one.runs, one.told) == ("one", 2, 2, "1 learned, 1 nonfinite")
+    assert (two.folder, two.ended, two.runs, two.told) == ("two", 1, 2, "1 learned")
 
 
-def test_a_broken_manifest_costs_its_own_line(out: Path) -> None:
+def test_a_broken_manifest_costs_its_own_line_and_is_told(out: Path) -> None:
     (out / "one" / "manifest.json").write_text("{")
-    assert [shelf.folder for shelf in library.shelves(out)] == ["two"]
+    one, two = library.shelves(out)
+    assert one.told.startswith("cannot be read: ")
+    assert "manifest.json" in one.told
+    assert two.ended == 1
 
 
 def test_no_folder_is_no_sweeps(tmp_path: Path) -> None:
@@ -41,8 +44,22 @@ def test_no_folder_is_no_sweeps(tmp_path: Path) -> None:
 def test_a_run_is_found_by_its_id_or_a_part(out: Path) -> None:
     run_id = sorted(Store(out / "one").ended())[0]
     for name in (run_id, run_id[-8:]):
-        store, found = library.find(out, name)
-        assert (store.folder.name, found) == ("one", run_id)
+        store, record = library.find(out, name)
+        assert (store.folder.name, record.run_id) == ("one", run_id)
+        assert record.traces is not None
+
+
+def test_a_copy_that_can_be_read_is_preferred(out: Path) -> None:
+    run_id = sorted(Store(out / "one").ended())[0]
+    three = Store(out / "three")
+    three.begin(Store(out / "one").read_plan(), [], force=False)
+    three.write(Store(out / "one").read(run_id))
+    (out / "one" / "runs" / run_id / "run.json").write_text("{}")
+    store, record = library.find(out, run_id)
+    assert (store.folder.name, record.run_id) == ("three", run_id)
+    (out / "three" / "runs" / run_id / "run.json").write_text("[]")
+    with pytest.raises(UserError, match=r"run\.json"):
+        library.find(out, run_id)
 
 
 def test_an_unknown_or_ambiguous_id_is_told(out: Path) -> None:

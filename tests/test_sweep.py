@@ -19,6 +19,7 @@ from normexp.record import RunRecord, Status
 from normexp.results.store import StorageError, Store
 from normexp.run import RunConfig
 from normexp.sweep import EXECUTORS, Options, Swept, run_sweep
+from normexp.tasks import Task
 
 TINY = {"depth": 1, "width": 8, "hidden": 8, "heads": 2, "vocab": 8, "batch": 4, "steps": 3, "eval_every": 2}
 
@@ -151,6 +152,27 @@ class TestFailedRuns:
         assert listener.ended == 1
 
 
+def test_an_interrupted_force_counts_what_it_has_done_itself(tmp_path: Path) -> None:
+    sweep(tmp_path, plan())
+    stopped, _ = sweep(tmp_path, plan(), StopsAfter(1), force=True)
+    assert stopped.message.startswith("stopped by SIGINT: 1 done, 3 to do")
+
+
+def test_a_display_that_has_gone_costs_no_run(tmp_path: Path) -> None:
+    class Gone(Silent):
+        def begin(self, todo: Sequence[RunConfig], *, done: int, reused: int) -> None:
+            raise BrokenPipeError
+
+        def event(self, event: Event) -> None:
+            raise OSError(28, "No space left on device")
+
+        def end(self) -> None:
+            raise BrokenPipeError
+
+    swept, _ = sweep(tmp_path, plan(), Gone())
+    assert (swept.exit_code, len(swept.report.records)) == (0, 4)
+
+
 def test_force_runs_everything_again(tmp_path: Path) -> None:
     sweep(tmp_path, plan())
     _, listener = sweep(tmp_path, plan(), force=True)
@@ -180,6 +202,10 @@ class TestOnly:
         _, listener = sweep(tmp_path, asked, only=("position=post",))
         assert len(listener.todo) == 1
 
+    def test_takes_several_values_of_a_key(self, tmp_path: Path) -> None:
+        _, listener = sweep(tmp_path, plan(), only=("lr=1e-2", "lr=1e-3", "seed=0"))
+        assert [(config.lr, config.seed) for config in listener.todo] == [(1e-3, 0), (1e-2, 0)]
+
     @pytest.mark.parametrize("text", ["lr=5", "nosuch=1", "lr", "lr=", "depth=x"])
     def test_is_refused_where_it_matches_nothing_and_nothing_is_written(self, tmp_path: Path, text: str) -> None:
         with pytest.raises(UserError, match="--only"):
@@ -196,6 +222,15 @@ class TestOtherFolders:
         assert {record.reused_from for record in shared} == {"one"}
         for record in shared:
             assert second.store.traces(record.run_id) == first.store.traces(record.run_id)
+
+    def test_a_run_whose_stored_traces_are_broken_is_run_here(self, tmp_path: Path) -> None:
+        first, _ = sweep(tmp_path, plan("one"))
+        broken = sorted(first.store.ended())[0]
+        (first.store.folder / "runs" / broken / "curve.csv").write_text("garbage\n1,2,3\n")
+        second, listener = sweep(tmp_path, plan("two"))
+        assert [config.run_id for config in listener.todo] == [broken]
+        assert listener.reused == 3
+        assert second.exit_code == 0
 
     def test_with_force_nothing_is_copied(self, tmp_path: Path) -> None:
         sweep(tmp_path, plan("one"))
@@ -222,6 +257,22 @@ class TestOtherFolders:
 def test_a_task_with_nothing_to_learn_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nothing to learn"):
         sweep(tmp_path, plan(sharpness=[4.0, 0.01]))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_task_beyond_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_large(task: Task) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(Task, "check", too_large)
+    with pytest.raises(UserError, match="does not fit into memory"):
+        sweep(tmp_path, plan())
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_timeout_inline_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--executor processes"):
+        sweep(tmp_path, plan(), timeout_seconds=3.0)
     assert not list(tmp_path.iterdir())
 
 

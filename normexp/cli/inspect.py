@@ -19,9 +19,8 @@ def explain(run_id: RunId, out: common.Out = common.OUT) -> None:
     from normexp.views.console import Uncut
     from normexp.views.explain import story
 
-    store, found = library.find(out, run_id)
-    record = store.read(found)
-    assert record is not None
+    store, record = library.find(out, run_id)
+    found = record.run_id
     show("\n".join(story(record, store.records().values())), f"  stored in: {store.folder / 'runs' / found}")
     if record.traces is not None and record.traces.layers:
         show(Uncut(signal("RMS of the stream by layer", record.traces)))
@@ -36,11 +35,9 @@ def repro(run_id: RunId, out: common.Out = common.OUT) -> None:
     from normexp.results import library
     from normexp.views import repro as reproduction
 
-    store, found = library.find(out, run_id)
-    stored = store.read(found)
-    assert stored is not None
+    _, stored = library.find(out, run_id)
     with stoppable():
         events = EXECUTORS["processes"]([stored.config], jobs=1)
         now = next(event.record for event in events if isinstance(event, Finished))
-    show(found, "\n".join(reproduction.verdict(stored, now)))
+    show(stored.run_id, "\n".join(reproduction.verdict(stored, now)))
     raise typer.Exit(0 if reproduction.identical(stored, now) else 1)

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from rich.console import Console, RenderableType
-from rich.text import Text
 
 from normexp import estimate
 from normexp.plan import Plan
 from normexp.results.store import Store
-from normexp.sweep import Options, Swept, check_tasks, run_sweep, work_of
+from normexp.sweep import Options, check, run_sweep, work_of
 from normexp.views import collapse, console, report
 from normexp.views.labels import plural
 from normexp.views.live import View, duration, names_of
-from normexp.views.report import Report
 
 
-def execute(plan: Plan, options: Options) -> Swept:
-    """Run a plan under the live view, then print its report and where it lies."""
-    screen = Console(stderr=True, highlight=False, markup=False, emoji=False)
-    swept = run_sweep(plan, options, View(screen, names_of(plan)))
-    show(console.console(swept.report), f"Tables and figures: {swept.store.folder}")
-    if swept.message:
-        screen.print(Text(swept.message), soft_wrap=True)
-    return swept
+def screen() -> Console:
+    """Standard error: progress and warnings, in which nothing is markup."""
+    return Console(stderr=True, highlight=False, markup=False, emoji=False)
+
+
+def say(text: str) -> None:
+    """A line on standard error, unless that has gone."""
+    with suppress(OSError):
+        screen().print(console.Encodable(text), soft_wrap=True)
 
 
 def show(*parts: RenderableType) -> None:
@@ -32,14 +33,18 @@ def show(*parts: RenderableType) -> None:
         output.print(part)
 
 
-def show_report(report: Report) -> None:
-    """Print a report."""
-    show(console.console(report))
+def execute(plan: Plan, options: Options) -> int:
+    """Run a plan under the live view, then print its report and where it lies. Returns the exit code."""
+    swept = run_sweep(plan, options, View(screen(), names_of(plan)))
+    show(console.console(swept.report), f"Tables and figures: {swept.store.folder}")
+    if swept.message:
+        say(swept.message)
+    return swept.exit_code
 
 
 def show_dry_run(plan: Plan, options: Options) -> None:
     """Points, runs, what is stored, and about how long the rest would take."""
-    check_tasks(plan.configs.values())
+    check(plan, options)
     store = Store(options.out / plan.folder)
     records = store.records() if store.exists() else {}
     work = work_of(plan, store, records, options)
@@ -55,8 +60,7 @@ def show_dry_run(plan: Plan, options: Options) -> None:
 
 def execute_collapse(plan: Plan, options: Options) -> int:
     """Run a collapse plan under the live view; print and store its verdict, deaths and layer signal."""
-    screen = Console(stderr=True, highlight=False, markup=False, emoji=False)
-    swept = run_sweep(plan, options, View(screen, names_of(plan)))
+    swept = run_sweep(plan, options, View(screen(), names_of(plan)))
     records = swept.report.records
     words = collapse.verdict(plan, records)
     chosen = collapse.exemplars(plan, records)
@@ -70,5 +74,5 @@ def execute_collapse(plan: Plan, options: Options) -> int:
     report.write_collapse(swept.store, words, tables, {name: r for name, r in full.items() if r is not None})
     show(*(console.Uncut(table) for table in tables), console.Encodable(words, "bold"), f"Files: {swept.store.folder}")
     if swept.message:
-        screen.print(Text(swept.message), soft_wrap=True)
+        say(swept.message)
     return swept.exit_code

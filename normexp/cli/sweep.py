@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from normexp.cli import options as common
 
@@ -36,14 +35,14 @@ def sweep(
     executor: common.Executor = "processes",
 ) -> None:
     """Run what is missing of a grid; write its tables, figures and summary."""
-    from normexp.cli.show import execute, show_dry_run
+    from normexp.cli.show import execute, say, show_dry_run
     from normexp.config import grid
     from normexp.config import sweepfile as configs
     from normexp.sweep import Options
 
     plan = grid.plan(configs.load(config, overrides or (), scale=scale), max_runs=max_runs)
     for warning in plan.warnings:
-        Console(stderr=True, highlight=False, markup=False).print(f"warning: {warning}", soft_wrap=True)
+        say(f"warning: {warning}")
     options = Options(
         out=out,
         jobs=common.jobs_or_default(jobs),
@@ -59,5 +58,4 @@ def sweep(
     if dry_run:
         show_dry_run(plan, options)
         return
-    swept = execute(plan, options)
-    raise typer.Exit(swept.exit_code)
+    raise typer.Exit(execute(plan, options))

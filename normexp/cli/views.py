@@ -17,14 +17,7 @@ def list_sweeps(out: common.Out = common.OUT) -> None:
     from normexp.views.console import Uncut
     from normexp.views.pivot import TextTable
 
-    rows = [
-        (
-            shelf.folder,
-            f"{shelf.ended}/{shelf.runs}",
-            ", ".join(f"{n} {word}" for word, n in shelf.results.most_common()),
-        )
-        for shelf in library.shelves(out)
-    ]
+    rows = [(shelf.folder, f"{shelf.ended}/{shelf.runs}", shelf.told) for shelf in library.shelves(out)]
     if rows:
         show(Uncut(TextTable(title="", header=("sweep", "ended", "results"), rows=tuple(rows))))
     else:

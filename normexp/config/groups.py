@@ -74,7 +74,8 @@ def scaled_values(values: Mapping[str, Value], scale: float) -> dict[str, Value]
 
 def _scaler(name: str, scale: float) -> Callable[[Value], Value]:
     least = int(KEYS[name].low)
-    return lambda value: max(least, round(float(value) * scale))
+    most = KEYS[name].high
+    return lambda value: int(min(most, max(least, round(float(value) * scale))))
 
 
 def _scaled_axis(name: str, axis: Axis, scale: float) -> Axis:

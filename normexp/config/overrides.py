@@ -105,7 +105,12 @@ def folder(name: str, overrides: Sequence[Override], scale: float) -> str:
     changes = sorted(f"{override.key}={override.text}" for override in overrides if override.axis is not None)
     if scale != 1.0:
         changes.append(f"scale={scale:g}")
-    slug = "".join(f"+{change}" for change in changes)
-    if len(slug) > LONGEST_SLUG:
-        slug = f"{slug[: LONGEST_SLUG - 9]}-{hashlib.sha256(slug.encode()).hexdigest()[:8]}"
-    return name + slug
+    return name + slug(changes)
+
+
+def slug(changes: Sequence[str], longest: int = LONGEST_SLUG) -> str:
+    """`+a=1+b=2`; a long one is cut and ends in a hash of the whole."""
+    whole = "".join(f"+{change}" for change in changes)
+    if len(whole) <= longest:
+        return whole
+    return f"{whole[: longest - 9]}-{hashlib.sha256(whole.encode()).hexdigest()[:8]}"

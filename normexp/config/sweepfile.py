@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from normexp.keys import Value
 from normexp.plan import Pivot, Published
 from normexp.run import KEYS
 
+MAX_SCALE = 1000
 TOP = ("name", "title", *SECTIONS, "sweeps", "table", "published")
 """Keys at the top of a config."""
 LONGEST_NAME = 100
@@ -47,8 +47,8 @@ def load(path: Path, overrides: Sequence[str] = (), *, scale: float = 1.0) -> Sw
 def parse(text: str, *, origin: str, stem: str = "sweep", overrides: Sequence[str] = (), scale: float = 1.0) -> Sweep:
     """The sweep that a YAML text describes; `stem` names it when it has no name. Raises UserError."""
     notes = Notes()
-    if not (math.isfinite(scale) and scale > 0):
-        notes.fault(f"--scale {scale:g}: must be a number above 0")
+    if not 0 < scale <= MAX_SCALE:
+        notes.fault(f"--scale {scale:g}: must be a number above 0 and at most {MAX_SCALE}")
     changes = read_overrides(overrides, notes)
     try:
         reader = _Reader(Source(origin, notes), text)

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from normexp.errors import UserError
+from normexp.record import RunRecord
 from normexp.results.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shelf:
-    """One sweep in a line: how many of its runs have ended, and how."""
+    """One sweep in a line: how many of its runs have ended and how, or why it cannot be read."""
 
     folder: str
-    title: str
-    runs: int
-    ended: int
-    results: Counter[str]
+    runs: int = 0
+    ended: int = 0
+    told: str
 
 
 def sweeps(out: Path) -> Iterator[Store]:
@@ -31,28 +31,41 @@ def sweeps(out: Path) -> Iterator[Store]:
 
 
 def shelves(out: Path) -> list[Shelf]:
-    """Every sweep in a line; a folder whose manifest is broken is left out."""
-    found = []
-    for store in sweeps(out):
-        try:
-            plan, records = store.read_plan(), store.records()
-        except UserError:
-            continue
-        results = Counter(record.result_word for record in records.values())
-        shelf = Shelf(
-            folder=store.folder.name, title=plan.title, runs=len(plan.configs), ended=len(records), results=results
-        )
-        found.append(shelf)
-    return found
+    """Every sweep in a line."""
+    return [_shelf(store) for store in sweeps(out)]
 
 
-def find(out: Path, name: str) -> tuple[Store, str]:
-    """The sweep and id of a run, by its id or any part that only one has. Raises UserError."""
+def _shelf(store: Store) -> Shelf:
+    name = store.folder.name
+    try:
+        plan, records = store.read_plan(), store.records()
+    except UserError as fault:
+        return Shelf(folder=name, told=f"cannot be read: {fault.complaints[0]}")
+    counts = Counter(record.result_word for record in records.values())
+    told = ", ".join(f"{count} {word}" for word, count in counts.most_common())
+    return Shelf(folder=name, runs=len(plan.configs), ended=len(records), told=told)
+
+
+def find(out: Path, name: str) -> tuple[Store, RunRecord]:
+    """A run with its traces, and the sweep that holds it, by its id or any part that only one has. Raises UserError.
+
+    Where several sweeps hold it, the first whose record can be read.
+    """
     matches = [(store, run_id) for store in sweeps(out) for run_id in store.ended() if name in run_id]
-    exact = [match for match in matches if match[1] == name]
     ids = sorted({run_id for _, run_id in matches})
     if not ids:
         raise UserError(f"{name}: no run of that id under {out}; `normexp list` names the sweeps there")
-    if len(ids) > 1 and not exact:
+    if len(ids) > 1 and name not in ids:
         raise UserError(f"{name} is part of {len(ids)} run ids:", *ids[:10])
-    return (exact or matches)[0]
+    complaints: list[str] = []
+    for store, run_id in matches:
+        if run_id in (name, ids[0]):
+            try:
+                record = store.read(run_id)
+            except UserError as fault:
+                complaints += fault.complaints
+                continue
+            if record is not None:
+                return store, record
+            complaints += store.warnings
+    raise UserError(*complaints)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from normexp.config import grid
+from normexp.config.overrides import slug
 from normexp.keys import Value
-from normexp.plan import Plan
+from normexp.plan import Plan, Point
 from normexp.record import Outcome, RunRecord, SignalRow, Traces
 from normexp.settings import SETTINGS
 from normexp.views.labels import listed, loss_text, range_text
 from normexp.views.pivot import TextTable
+from normexp.views.tables import PENDING
 
 TWINS = ("ln", "rms")
 NORM_NAMES = {"ln": "LN", "rms": "RMSNorm", "none": "no norm"}
@@ -21,6 +22,7 @@ RATES = {"as-a-transformer": 1e-2, "as-described": 1e-3, "as-written": 1e-3}
 SEEDS = (0, 1, 2)
 SHOWN_LAYERS = 8
 LAST_STEPS = 4
+LONGEST_SLUG = 60
 
 
 def plan_of(setting: str, given: Mapping[str, Value]) -> Plan:
@@ -29,37 +31,46 @@ def plan_of(setting: str, given: Mapping[str, Value]) -> Plan:
     norm = values.pop("norm", "none")
     norms = list(dict.fromkeys((norm, *TWINS)))
     seeds = [values.pop("seed")] if "seed" in values else list(SEEDS)
-    told = [f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in given.items()]
-    name = "+".join(["collapse", setting, *sorted(told)])
+    name = f"collapse+{setting}" + slug(sorted(f"{key}={value}" for key, value in given.items()), LONGEST_SLUG)
     title = f"Does this network collapse? ({setting.replace('-', ' ')})"
     return grid.plan_of(name=name, title=title, groups=[("", {**values, "norm": norms, "seed": seeds})])
 
 
 def verdict(plan: Plan, records: Mapping[str, RunRecord]) -> str:
-    """What became of the network and of its twins, in a sentence or two."""
-    norms = list(dict.fromkeys(config.norm for config in plan.configs.values()))
-    groups = {norm: [records[i] for i, c in plan.configs.items() if c.norm == norm and i in records] for norm in norms}
-    if not any(groups.values()):
+    """What became of the network and of its twins, in a sentence or two; what has not ended leaves it open."""
+    groups: dict[str, list[RunRecord | None]] = {}
+    for point in plan.points:
+        groups.setdefault(norm_of(point), []).append(records.get(point.config.run_id))
+    found = [record for group in groups.values() for record in group]
+    if not any(found):
         return "No run has ended yet."
-    told = [f"{NORM_NAMES.get(norm, norm)}: {_fate(group)}" for norm, group in groups.items() if group]
-    unhealthy = [norm for norm, group in groups.items() if any(record.result_word != "learned" for record in group)]
-    opening = "" if unhealthy else "Nothing collapsed. "
-    return f"{opening}{'; '.join(told)}."
+    healthy = all(record is not None and record.result_word == Outcome.LEARNED for record in found)
+    told = [f"{NORM_NAMES.get(norm, norm)}: {_fate(group)}" for norm, group in groups.items()]
+    return f"{'Nothing collapsed. ' if healthy else ''}{'; '.join(told)}."
 
 
-def _fate(group: Sequence[RunRecord]) -> str:
-    """`3 of 3 died, at steps 12–33, in layer 3`, `2 of 3 learned (loss 1.9–2.0), 1 plateau`."""
-    counts = Counter(record.result_word for record in group)
+def norm_of(point: Point) -> str:
+    """The norm that was asked for."""
+    return str(point.values["norm"])
+
+
+def _fate(group: Sequence[RunRecord | None]) -> str:
+    """`3 of 3 died, at steps 12–33, in layer 3`, `2 of 3 learned (loss 1.9–2.0) and 1 of 3 pending`."""
+    words: dict[str, list[RunRecord]] = {}
+    for record in group:
+        if record is not None:
+            words.setdefault(record.result_word, []).append(record)
     parts = []
-    for outcome, count in counts.most_common():
-        share = f"{count} of {len(group)}"
-        if outcome == Outcome.NONFINITE:
-            found = [record.result.death for record in group if record.result and record.result.death]
-            steps, layers = [death.step for death in found], [death.layer for death in found]
+    for word, found in sorted(words.items(), key=lambda item: -len(item[1])):
+        share = f"{len(found)} of {len(group)}"
+        if word == Outcome.NONFINITE:
+            deaths = [record.result.death for record in found if record.result and record.result.death]
+            steps, layers = [death.step for death in deaths], [death.layer for death in deaths]
             parts.append(f"{share} died, at {_numbered('step', steps)}, in {_numbered('layer', layers)}")
         else:
-            parts.append(f"{share} {outcome}{_losses(group, outcome)}")
-    return listed(parts)
+            parts.append(f"{share} {word}{_losses(found)}")
+    missing = sum(record is None for record in group)
+    return listed(parts + ([f"{missing} of {len(group)} {PENDING}"] if missing else []))
 
 
 def _numbered(noun: str, numbers: Sequence[int]) -> str:
@@ -67,28 +78,26 @@ def _numbered(noun: str, numbers: Sequence[int]) -> str:
     return f"{noun}{'s' if len(set(numbers)) > 1 else ''} {range_text(numbers)}"
 
 
-def _losses(group: Sequence[RunRecord], outcome: str) -> str:
-    losses = [
-        record.result.final_val_loss
-        for record in group
-        if record.result_word == outcome and record.result and record.result.final_val_loss is not None
-    ]
-    if not losses:
+def _losses(found: Sequence[RunRecord]) -> str:
+    losses = [record.result.final_val_loss for record in found if record.result]
+    known = [loss for loss in losses if loss is not None]
+    if not known:
         return ""
-    low, high = loss_text(min(losses)), loss_text(max(losses))
+    low, high = loss_text(min(known)), loss_text(max(known))
     return f" (loss {low})" if low == high else f" (loss {low} to {high})"
 
 
 def deaths(plan: Plan, records: Mapping[str, RunRecord]) -> TextTable:
     """Outcome of each run, and its first bad step, kind, place, tensor and layer."""
     rows = []
-    for run_id, config in plan.configs.items():
-        record = records.get(run_id)
-        death = record.result.death if record is not None and record.result is not None else None
+    for point in plan.points:
+        record = records.get(point.config.run_id)
+        result = record.result if record is not None else None
+        death = result.death if result is not None else None
         place = [str(death.step), death.kind, death.where, death.tensor, str(death.layer)] if death else [""] * 5
-        loss = record.result.final_val_loss if record is not None and record.result is not None else None
-        told = "" if loss is None else loss_text(loss)
-        rows.append((config.norm, str(config.seed), record.result_word if record else "pending", told, *place))
+        loss = "" if result is None or result.final_val_loss is None else loss_text(result.final_val_loss)
+        word = record.result_word if record is not None else PENDING
+        rows.append((norm_of(point), str(point.config.seed), word, loss, *place))
     header = ("norm", "seed", "outcome", "final loss", "step", "kind", "where", "tensor", "layer")
     return TextTable(title="Runs", header=header, rows=tuple(rows))
 
@@ -127,12 +136,11 @@ def _size(sizes: Mapping[int, float], layer: int) -> str:
 def exemplars(plan: Plan, records: Mapping[str, RunRecord]) -> dict[str, str]:
     """One run a norm, by the name of the norm: the first that died, else the first that ended."""
     chosen: dict[str, str] = {}
-    for run_id, config in plan.configs.items():
-        record = records.get(run_id)
-        died = record is not None and record.result is not None and record.result.death is not None
-        name = NORM_NAMES.get(config.norm, config.norm)
-        current = records.get(chosen.get(name, ""))
-        if record is not None and (name not in chosen or (died and current and not _died(current))):
+    for point in plan.points:
+        run_id, norm = point.config.run_id, norm_of(point)
+        name = NORM_NAMES.get(norm, norm)
+        record, current = records.get(run_id), records.get(chosen.get(name, ""))
+        if record is not None and (current is None or (_died(record) and not _died(current))):
             chosen[name] = run_id
     return chosen
 

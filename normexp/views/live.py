@@ -70,7 +70,7 @@ class View:
         copied = f" ({reused} from other sweeps)" if reused else ""
         rest = f"{len(todo)} to do" if todo else "nothing to do"
         self._say(f"{done + reused} done{copied}, {rest}")
-        if todo and self.console.is_terminal and not self.console.is_dumb_terminal:
+        if todo and self.console.file.isatty() and not self.console.is_dumb_terminal:
             self._live = Live(self, console=self.console, refresh_per_second=5, transient=True)
             self._live.start()
 

@@ -34,6 +34,8 @@ def verdict(stored: RunRecord, now: RunRecord) -> list[str]:
     """The comparison in lines, with the versions and threads of both."""
     if stored.traces is None or now.traces is None or now.result is None:
         return [f"the run could not be made again: {now.status}: {now.error}"]
+    if not stored.traces.curve:
+        return ["the stored run has no curve to compare with"]
     found = compare(stored.traces.curve, now.traces.curve)
     if found.first_difference is None:
         lines = [f"bit-identical over {found.steps} steps"]
