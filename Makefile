@@ -36,6 +36,8 @@ article-quick: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/step.py
+	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/scaling.py
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
