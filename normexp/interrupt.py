@@ -21,7 +21,10 @@ class Stopped(BaseException):
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """While open, SIGINT, SIGTERM and SIGHUP raise Stopped; elsewhere than in the main thread, nothing changes."""
+    """While open, SIGINT, SIGTERM and SIGHUP raise Stopped, except those that are ignored already, as under nohup.
+
+    Elsewhere than in the main thread, nothing changes.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -29,7 +32,8 @@ def stoppable() -> Iterator[None]:
     def stop(signum: int, frame: FrameType | None) -> None:
         raise Stopped(signum)
 
-    before = {signum: signal.signal(signum, stop) for signum in SIGNALS}
+    heard = [signum for signum in SIGNALS if signal.getsignal(signum) is not signal.SIG_IGN]
+    before = {signum: signal.signal(signum, stop) for signum in heard}
     try:
         yield
     finally:

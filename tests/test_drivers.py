@@ -176,5 +176,49 @@ def test_what_the_server_imports_may_be_noisy_or_broken(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "ready\n", "")
 
 
+def test_a_driver_whose_streams_are_closed(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(
+        "import sys, workloads\n"
+        "from normexp.execute.processes import processes\n"
+        "events = list(processes([workloads.tiny(0)], jobs=1, work=workloads.prints))\n"
+        "open(sys.argv[1], 'w').write(repr(events[-1].record.error or events[-1].record.log))\n"
+    )
+    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    command = f"{sys.executable} script.py out <&- >&- 2>&-"
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, timeout=60)
+    assert done.returncode == 0
+    assert "from Python\\nfrom C\\nfrom a child" in (tmp_path / "out").read_text()
+
+
+def test_the_server_itself_may_start_with_closed_streams(tmp_path: Path) -> None:
+    code = "import normexp.execute.preload; open('out', 'w').write('ready')"
+    command = f'{sys.executable} -c "{code}" <&- >&- 2>&-'
+    subprocess.run(["bash", "-c", command], cwd=tmp_path, timeout=60, check=True)
+    assert (tmp_path / "out").read_text() == "ready"
+
+
+def test_descriptors_that_run_out_stop_the_workers_with_one_message(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(
+        "import multiprocessing, workloads\n"
+        "from normexp.execute.launch import LauncherError\n"
+        "from normexp.execute.processes import processes\n"
+        "try:\n"
+        "    list(processes([workloads.tiny(seed) for seed in range(30)], jobs=30, work=workloads.silent))\n"
+        "except LauncherError as fault:\n"
+        "    print(fault, multiprocessing.active_children())\n"
+    )
+    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        ["bash", "-c", f"ulimit -n 40; {sys.executable} script.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    told = "cannot start a worker process: Too many open files: give fewer --jobs, or raise `ulimit -n`"
+    assert (done.stdout, done.stderr) == (f"{told} []\n", "")
+
+
 def parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import multiprocessing
 import os
+import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,9 +19,10 @@ from workloads import BAD, tiny
 
 from normexp.errors import UserError
 from normexp.execute import launch
-from normexp.execute.events import Event, Finished, Progress
+from normexp.execute.events import Event, Finished, Progress, Started
 from normexp.execute.inline import inline
 from normexp.execute.jobs import _cgroup_processors, default_jobs
+from normexp.execute.launch import LauncherError
 from normexp.execute.processes import processes
 from normexp.execute.worker import Work
 from normexp.record import RunRecord, Status
@@ -138,19 +141,47 @@ def test_workers_do_not_hear_ctrl_c() -> None:
     assert record.status is Status.DONE
 
 
-def test_a_process_that_cannot_be_started_costs_its_own_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_starts_no_process_costs_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
     start, calls = launch.start, []
 
-    def fail_once(*arguments: object) -> None:
+    def fail_second(*arguments: object) -> None:
         calls.append(arguments)
         if len(calls) == 2:
-            raise BlockingIOError("Resource temporarily unavailable")
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
         start(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(launch, "start", fail_once)
-    done = records(processes([tiny(seed) for seed in range(3)], jobs=1, work=workloads.quick))
-    assert [record.status for record in done.values()] == [Status.DONE, Status.FAILED, Status.DONE]
-    assert done[1].error == "no process could be started: BlockingIOError: Resource temporarily unavailable"
+    monkeypatch.setattr(launch, "start", fail_second)
+    events = processes([tiny(seed) for seed in range(3)], jobs=2, work=workloads.silent)
+    assert isinstance(next(events), Started)
+    with pytest.raises(LauncherError) as caught:
+        next(events)
+    assert list(caught.value.complaints) == [
+        "cannot start a worker process: Resource temporarily unavailable: give fewer --jobs, or raise `ulimit -u`"
+    ]
+    assert multiprocessing.active_children() == []
+
+
+def test_no_space_for_a_log_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    with pytest.raises(LauncherError, match="No space left on device: free some in the temporary folder"):
+        list(processes([tiny(0)], jobs=1, work=workloads.quick))
+
+
+def test_a_server_that_ends_whenever_it_is_started_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise EOFError
+
+    monkeypatch.setattr(launch, "_start", fail)
+    with pytest.raises(LauncherError, match="the fork server that starts them ends itself"):
+        list(processes([tiny(0)], jobs=1, work=workloads.quick))
+
+
+def test_a_timeout_may_be_longer_than_the_system_can_wait() -> None:
+    (record,) = records(processes([tiny(0)], jobs=1, timeout_seconds=1e10, work=workloads.quick)).values()
+    assert record.status is Status.DONE
 
 
 def test_a_server_that_dies_while_a_process_starts_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

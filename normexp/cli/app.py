@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
+from typing import NoReturn
 
 import typer
 
 from normexp.cli import collapse, inspect, sweep, views
 from normexp.errors import EXIT_USAGE, UserError
+from normexp.execute.descriptors import open_closed
 from normexp.interrupt import Stopped
 
 app = typer.Typer(
@@ -23,21 +26,59 @@ for command in (sweep.sweep, collapse.collapse, views.list_sweeps, views.report,
 app.command()(inspect.explain)
 app.command()(inspect.repro)
 
+EXIT_OUTPUT_FAILED = 1
+EXIT_SIGPIPE = 128 + 13
+OUTPUT_FAULTS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+
 
 def main() -> None:
-    """Run the program; a fault of the user's is told in plain lines and exits with 2."""
+    """Run the program; a fault of the user's is told in plain lines and exits with 2.
+
+    Where the reader of the output has gone (`normexp list | head -1`), it ends quietly with 141, as a program that
+    SIGPIPE ends: 0 would say that all is done. Where the output cannot be written, with one line and 1.
+    """
+    _open_streams()
+    try:
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except UserError as fault:
+        _end(EXIT_USAGE, *fault.complaints)
+    except Stopped as stop:
+        sys.exit(stop.exit_code)
+    except SystemExit as end:
+        # rich and Typer make a closed pipe an exit with 1.
+        if isinstance(end.__context__, BrokenPipeError):
+            _end(EXIT_SIGPIPE)
+        raise
+    except BrokenPipeError:
+        _end(EXIT_SIGPIPE)
+    except OSError as fault:
+        if fault.filename is not None or fault.errno not in OUTPUT_FAULTS:
+            raise
+        _end(EXIT_OUTPUT_FAILED, f"cannot write to standard output: {fault.strerror}")
+
+
+def _open_streams() -> None:
+    """Give each standard stream that was closed the null device; what an encoding lacks is replaced."""
+    open_closed()
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(fd, "w" if fd else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, ValueError):
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
-    try:
-        app()
-    except UserError as fault:
-        for complaint in fault.complaints:
+
+
+def _end(exit_code: int, *complaints: str) -> NoReturn:
+    """Tell what can still be told, and exit; what could not be written is dropped."""
+    with contextlib.suppress(OSError):
+        for complaint in complaints:
             print(f"normexp: {complaint}", file=sys.stderr)
-        sys.exit(EXIT_USAGE)
-    except Stopped as stop:
-        sys.exit(stop.exit_code)
-    except BrokenPipeError:
-        # The reader of our output has gone: nothing more can be said, and nothing more is to be flushed to it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    sys.exit(exit_code)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
+import os
 import signal
 import sys
 import time
@@ -13,17 +15,50 @@ from multiprocessing import forkserver, resource_tracker
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from normexp.errors import UserError
+from normexp.execute.descriptors import open_closed
+
 METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 PRELOAD = "normexp.execute.preload"
 DYING_SECONDS = 0.2
 """What a killed fork server has to be gone."""
+SPARE_PIPES = 4
+"""More than a start takes."""
+
+ADVICE = {
+    errno.EMFILE: "give fewer --jobs, or raise `ulimit -n`",
+    errno.ENFILE: "give fewer --jobs",
+    errno.EAGAIN: "give fewer --jobs, or raise `ulimit -u`",
+    errno.ENOMEM: "give fewer --jobs",
+    errno.ENOSPC: "free some in the temporary folder, or name another in TMPDIR",
+    errno.EDQUOT: "free some in the temporary folder, or name another in TMPDIR",
+    errno.ENOENT: "name a folder that can be written in TMPDIR",
+}
+"""What helps, by what the system said."""
+
+
+class LauncherError(UserError):
+    """This machine starts no further worker: no descriptors, no space for a log, no fork server. No run's fault."""
+
+
+@contextmanager
+def launcher_errors() -> Iterator[None]:
+    """Turn what prevents a start into a LauncherError that names it."""
+    try:
+        yield
+    except (ConnectionError, EOFError) as fault:
+        raise LauncherError("cannot start a worker process: the fork server that starts them ends itself") from fault
+    except OSError as fault:
+        advice = f": {ADVICE[fault.errno]}" if fault.errno in ADVICE else ""
+        raise LauncherError(f"cannot start a worker process: {fault.strerror or fault}{advice}") from fault
 
 
 def prepare() -> None:
-    """Start the fork server if there is none yet; it imports while the driver goes on."""
+    """Start the fork server if there is none yet; it imports while the driver goes on. Raises LauncherError."""
+    open_closed()  # the server and its sockets would get these numbers
     if METHOD == "forkserver":
         multiprocessing.get_context(METHOD).set_forkserver_preload([PRELOAD])
-        with _main_hidden():
+        with launcher_errors(), _main_hidden():
             _ensure_server()
 
 
@@ -43,6 +78,7 @@ def _start(target: Callable[..., None], arguments: tuple[Any, ...], adopt: Calla
     else:
         process = multiprocessing.get_context("spawn").Process(target=target, args=arguments, daemon=True)
     adopt(process)
+    _check_descriptors()
     with _main_hidden():
         if METHOD == "forkserver":
             _ensure_server()
@@ -50,6 +86,17 @@ def _start(target: Callable[..., None], arguments: tuple[Any, ...], adopt: Calla
         else:
             with _interrupts_blocked():
                 process.start()
+
+
+def _check_descriptors() -> None:
+    """Raise OSError if a start would lack some: amid one, that ends the fork server with a traceback."""
+    taken: list[int] = []
+    try:
+        for _ in range(SPARE_PIPES):
+            taken += os.pipe()
+    finally:
+        for fd in taken:
+            os.close(fd)
 
 
 def _ensure_server() -> None:

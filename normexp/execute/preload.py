@@ -13,6 +13,8 @@ import sys
 import threading
 from collections.abc import Iterator
 
+from normexp.execute.descriptors import open_closed
+
 MODULES = (
     "numpy",
     "torch",
@@ -27,6 +29,7 @@ WATCH_SECONDS = 0.2
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
     """Keep what the imports print from the user's terminal."""
+    open_closed()
     null = os.open(os.devnull, os.O_WRONLY)
     kept = [os.dup(fd) for fd in (1, 2)]
     os.dup2(null, 1)
@@ -35,7 +38,8 @@ def _silence() -> Iterator[None]:
         yield
     finally:
         for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+            if stream is not None:
+                stream.flush()
         os.dup2(kept[0], 1)
         os.dup2(kept[1], 2)
         for fd in (null, *kept):

@@ -16,7 +16,6 @@ from typing import IO
 from normexp.execute import child, launch
 from normexp.execute.channel import Garbled, Inbox
 from normexp.execute.events import Progress
-from normexp.execute.worker import one_line
 from normexp.record import RunRecord, Status
 from normexp.run import RunConfig
 
@@ -31,7 +30,7 @@ SERVER_DIED = 255
 class RunProcess:
     """Start it once, `look` at it when one of its `sources` is ready or `due` (monotonic seconds) has come.
 
-    Once it has `ended`: `record`, then `release`.
+    Once it has `ended`: `record`, then `release`. Making it and starting it may raise LauncherError.
     """
 
     def __init__(self, config: RunConfig, timeout_seconds: float | None) -> None:
@@ -44,19 +43,15 @@ class RunProcess:
         self._orphaned = False
         self._fault: str | None = None
         self._record: RunRecord | None = None
-        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
-        self._sock, self._theirs = socket.socketpair()
+        self._log, self._sock, self._theirs = _channels()
         self._inbox = Inbox(self._sock)
         self._process: BaseProcess | None = None
 
     def start(self, work: bytes) -> None:
-        """Start the process; where that cannot be done, the run has ended."""
+        """Start the process."""
         arguments = (self._theirs, child.Handle(self._log.fileno()), self.config, work)
-        try:
-            with self._theirs:
-                launch.start(child.serve, arguments, self._adopt)
-        except (OSError, EOFError) as fault:
-            self._fault, self.ended = f"no process could be started: {one_line(fault)}", True
+        with launch.launcher_errors(), self._theirs:
+            launch.start(child.serve, arguments, self._adopt)
         self._began = time.monotonic()
         if self._timeout_seconds is not None:
             self.due = self._began + self._timeout_seconds
@@ -170,3 +165,14 @@ class RunProcess:
             self._process.join(GRACE_SECONDS)
             if not self._process.is_alive():
                 self._process.close()
+
+
+def _channels() -> tuple[IO[bytes], socket.socket, socket.socket]:
+    """A file without a name for what is printed, and the two ends for messages."""
+    with launch.launcher_errors():
+        log = tempfile.TemporaryFile()  # noqa: SIM115
+        try:
+            return log, *socket.socketpair()
+        except OSError:
+            log.close()
+            raise

@@ -14,6 +14,9 @@ from normexp.execute.process import GRACE_SECONDS, RunProcess
 from normexp.execute.worker import Work
 from normexp.run import RunConfig
 
+LONGEST_WAIT_SECONDS = 86400.0
+"""The system's limit is less than a month."""
+
 
 def processes(
     configs: Iterable[RunConfig], *, jobs: int, timeout_seconds: float | None = None, work: Work = worker.run
@@ -21,7 +24,8 @@ def processes(
     """Do each config in a process of its own, at most `jobs` at a time, in the order given; configs are taken lazily.
 
     A run that takes longer than `timeout_seconds` is killed. Closing the iterator, or an exception at its consumer,
-    ends every worker. ValueError for jobs < 1 or a `work` that a worker could not import.
+    ends every worker; so does LauncherError, raised where the machine cannot start a further one.
+    ValueError for jobs < 1 or a `work` that a worker could not import.
     """
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, not {jobs}")
@@ -60,11 +64,11 @@ def _pickled(work: Work) -> bytes:
 
 
 def _wait(running: Sequence[RunProcess]) -> None:
-    """Until something has happened to one of them, or is due."""
+    """Until something has happened to one of them, or is due; or LONGEST_WAIT_SECONDS, for the caller to come back."""
     if any(run.ended for run in running):
         return
     due = min(run.due for run in running)
-    seconds = None if math.isinf(due) else max(0.0, due - time.monotonic())
+    seconds = None if math.isinf(due) else min(max(0.0, due - time.monotonic()), LONGEST_WAIT_SECONDS)
     connection.wait([fd for run in running for fd in run.sources()], seconds)
 
 
