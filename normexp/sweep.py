@@ -11,6 +11,7 @@ from typing import Protocol
 from normexp.errors import EXIT_OK, EXIT_RUNS_FAILED, UserError
 from normexp.execute.events import Event, Finished
 from normexp.execute.executors import EXECUTORS
+from normexp.execute.launch import LauncherError
 from normexp.interrupt import Stopped, stoppable
 from normexp.keys import Value
 from normexp.plan import Plan
@@ -158,7 +159,7 @@ def run_sweep(plan: Plan, options: Options, listener: Listener) -> Swept:
             made = report.rebuild(store, figures=True)
         except Stopped as stop:
             return _stopped(store, work, ended, stop.exit_code, f"stopped by {stop}")
-        except StorageError as fault:
+        except (StorageError, LauncherError) as fault:
             return _stopped(store, work, ended, EXIT_RUNS_FAILED, str(fault))
         return Swept(store=store, report=made, exit_code=_exit_code(made))
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from normexp.config import grid
 from normexp.errors import UserError
 from normexp.execute.events import Event, Finished, Started
+from normexp.execute.launch import LauncherError
 from normexp.interrupt import Stopped
 from normexp.plan import Plan
 from normexp.record import RunRecord, Status
@@ -305,6 +307,18 @@ def test_a_full_disk_stops_the_sweep_and_keeps_what_is_there(tmp_path: Path, mon
     monkeypatch.undo()
     _, listener = sweep(tmp_path, plan())
     assert len(listener.todo) == 3
+
+
+def test_a_machine_that_cannot_start_processes_stops_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(configs: Iterable[RunConfig], **rest: object) -> Generator[Event, None, None]:
+        yield from islice(EXECUTORS["inline"](configs, jobs=1), 4)
+        raise LauncherError("no file descriptors left")
+
+    monkeypatch.setitem(EXECUTORS, "breaks", breaks)
+    swept = run_sweep(plan(), replace(options(tmp_path), executor="breaks"), Silent())
+    assert swept.exit_code == 1
+    assert swept.message.startswith("no file descriptors left: ")
+    assert "failed" not in swept.message
 
 
 def test_redundant_points_are_run_once_and_shown_in_each_cell(tmp_path: Path) -> None:
