@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import records as made
 from matplotlib.figure import Figure
 from matplotlib.image import imread
+from matplotlib.text import Text
 
 from normexp.plan import Plan
 from normexp.record import RunRecord, Traces
@@ -18,6 +20,7 @@ from normexp.results.store import Store
 from normexp.views import figuredata, report, tables
 from normexp.views.canvas import LossAxis, line_styles
 from normexp.views.figures import draw_curves, draw_layer_signal, draw_lr_sensitivity, render
+from normexp.views.labels import CONTROL
 from normexp.views.panels import LABELS, PANELS, place
 
 
@@ -90,6 +93,38 @@ def test_a_long_curve_is_thinned_but_keeps_its_end() -> None:
     assert len(curve.train) <= figuredata.POINTS + 1
     assert curve.train[-1][0] == 2999
     assert [step for step, _ in curve.validation] == list(range(0, 2999, 25))
+
+
+@pytest.mark.parametrize("content", [None, "step,lr,train_loss,grad_norm,val_loss\n"])
+@pytest.mark.parametrize(("initial", "final"), [(4.0, 1e9), (50.0, 20.0), (4.0, 1.9)])
+def test_a_run_that_lost_its_curve_is_drawn_without(
+    tmp_path: Path, content: str | None, initial: float, final: float
+) -> None:
+    plan = made.plan({"lr": [1e-3]}, depth=2)
+    store, config = Store(tmp_path / "x"), plan.points[0].config
+    store.begin(plan, [], force=False)
+    store.write(made.done(config, final, initial=initial))
+    path = store.folder / "runs" / config.run_id / "curve.csv"
+    path.unlink() if content is None else path.write_text(content, "utf-8")
+    report.rebuild(store, figures=True)
+    assert (store.folder / "figures" / "curves.png").is_file()
+
+
+def test_control_characters_are_not_drawn() -> None:
+    plan = made.plan({"norm": ["ln", "none"]}, depth=2, title="a\x1b[31m\tb \ud800")
+    records = {
+        run_id: made.dead(config, 3) if config.norm == "none" else made.done(config, 1.9)
+        for run_id, config in plan.configs.items()
+    }
+    curves = curves_of(plan, records)
+    strange = [
+        replace(curve, panel="p\x1b", label="l\x07", death=curve.death and replace(curve.death, kind="\x1b"))
+        for curve in curves.curves
+    ]
+    figure = draw_curves(replace(curves, curves=strange))
+    render(figure)
+    assert figure.get_suptitle() == "a\ufffd[31m b \ufffd"
+    assert not any(CONTROL.search(text.get_text()) for text in figure.findobj(Text))
 
 
 def test_a_figure_is_the_same_each_time(plan: Plan, records: dict[str, RunRecord]) -> None:

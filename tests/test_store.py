@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import math
@@ -35,6 +36,7 @@ from normexp.record import (
 from normexp.results import codec
 from normexp.results.store import StorageError, Store
 from normexp.run import RunConfig
+from normexp.views import report
 
 ANY_FLOAT = st.floats(allow_nan=True, allow_infinity=True)
 TEXT = st.text(max_size=20)
@@ -73,37 +75,58 @@ def refuse(constant: str) -> float:
     raise AssertionError(f"{constant} is not JSON")
 
 
-RESULTS = st.builds(
-    Result,
-    steps_done=st.integers(0, 10**6),
-    losses=st.builds(Losses, floor=ANY_FLOAT, guess=ANY_FLOAT, bigram=ANY_FLOAT),
-    init_val_loss=ANY_FLOAT,
-    best_val_loss=st.none() | ANY_FLOAT,
-    final_val_loss=st.none() | ANY_FLOAT,
-    peak_lr=ANY_FLOAT,
-    parameters=st.integers(0, 10**12),
-    death=st.none()
-    | st.builds(Death, step=st.integers(1, 99), kind=TEXT, where=TEXT, tensor=TEXT, layer=st.integers(0, 99)),
-)
-RECORDS = st.builds(
-    RunRecord,
-    config=st.builds(
-        RunConfig, lr=st.floats(1e-9, 10), seed=st.integers(0, 2**63 - 1), norm=st.sampled_from(["none", "ln"])
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+DEATHS = st.builds(Death, step=st.integers(1, 99), kind=TEXT, where=TEXT, tensor=TEXT, layer=st.integers(0, 99))
+
+
+def results(
+    final: st.SearchStrategy[float | None], death: st.SearchStrategy[Death | None]
+) -> st.SearchStrategy[Result]:
+    return st.builds(
+        Result,
+        steps_done=st.integers(0, 10**6),
+        losses=st.builds(Losses, floor=st.floats(0, 1), guess=st.floats(2, 5), bigram=FINITE),
+        init_val_loss=ANY_FLOAT,
+        best_val_loss=st.none() | ANY_FLOAT,
+        final_val_loss=final,
+        peak_lr=ANY_FLOAT,
+        parameters=st.integers(0, 10**12),
+        death=death,
+    )
+
+
+def verdicts(outcomes: list[Outcome]) -> st.SearchStrategy[Verdict]:
+    thresholds = st.dictionaries(st.sampled_from(["trend", "blown_up"]), ANY_FLOAT)
+    return st.builds(
+        Verdict, outcome=st.sampled_from(outcomes), rule=TEXT, trend=st.none() | TEXT, thresholds=thresholds
+    )
+
+
+def run_records(statuses: list[Status], **parts: st.SearchStrategy[object]) -> st.SearchStrategy[RunRecord]:
+    return st.builds(
+        RunRecord,
+        config=st.builds(
+            RunConfig, lr=st.floats(1e-9, 10), seed=st.integers(0, 2**63 - 1), norm=st.sampled_from(["none", "ln"])
+        ),
+        status=st.sampled_from(statuses),
+        error=st.none() | TEXT,
+        seconds=st.dictionaries(st.sampled_from(["data", "total"]), ANY_FLOAT),
+        environment=st.dictionaries(TEXT, TEXT | st.integers(-(2**63), 2**63 - 1)),
+        numerics=st.integers(0, 9),
+        reused_from=st.none() | TEXT,
+        **parts,
+    )
+
+
+DONE, DEAD = Status.DONE, Outcome.NONFINITE
+RECORDS = st.one_of(
+    run_records([status for status in Status if status is not DONE]),
+    run_records([DONE], result=results(st.none() | ANY_FLOAT, DEATHS), verdict=verdicts([DEAD])),
+    run_records(
+        [DONE],
+        result=results(FINITE, st.none()),
+        verdict=verdicts([outcome for outcome in Outcome if outcome is not DEAD]),
     ),
-    status=st.sampled_from(Status),
-    result=RESULTS,
-    verdict=st.builds(
-        Verdict,
-        outcome=st.sampled_from(Outcome),
-        rule=TEXT,
-        trend=st.none() | TEXT,
-        thresholds=st.dictionaries(st.sampled_from(["trend", "blown_up"]), ANY_FLOAT),
-    ),
-    error=st.none() | TEXT,
-    seconds=st.dictionaries(st.sampled_from(["data", "total"]), ANY_FLOAT),
-    environment=st.dictionaries(TEXT, TEXT | st.integers()),
-    numerics=st.integers(0, 9),
-    reused_from=st.none() | TEXT,
 )
 
 
@@ -196,6 +219,20 @@ def test_a_younger_key_takes_its_neutral_value(store: Store, plan: Plan) -> None
         (lambda text: text.replace('"status": "done"', '"status": "dome"'), "dome"),
         (lambda text: text.replace('"schema": 1', '"schema": 99'), "newer normexp"),
         (lambda text: text.replace('"init_val_loss": 4.3', '"init_val_loss": NaN'), "NaN is not JSON"),
+        (
+            lambda text: text.replace('"init_val_loss": 4.3', '"init_val_loss": "4"'),
+            "result.init_val_loss: '4' is not a n",
+        ),
+        (lambda text: text.replace('"data": 0.2', '"data": null'), "seconds.data: None is not a number"),
+        (lambda text: text.replace('"threads": 1', '"threads": []'), r"environment.threads: \[\] is not a"),
+        (lambda text: text.replace('"parameters": 123456', '"parameters": 1e3'), "1000.0 is not a whole number"),
+        (lambda text: text.replace('"parameters": 123456', '"parameters": 1' + "0" * 30), "whole number of 64 bits"),
+        (lambda text: text.replace('"guess": 4.07', '"guess": 1.5'), "nothing to learn"),
+        (lambda text: text.replace('"outcome": "learned"', '"outcome": "nonfinite"'), "without a death"),
+        (lambda text: text.replace('"final_val_loss": 1.9', '"final_val_loss": null'), "without a final"),
+        (lambda text: text.replace('"status": "done"', '"status": "failed"'), "failed with result"),
+        (lambda text: text.replace('"numerics": 1,', ""), "it has no numerics"),
+        (lambda text: "[" * 100_000, "nested too deeply"),
     ],
 )
 def test_a_garbled_record_is_told_and_pending(store: Store, plan: Plan, damage, told: str) -> None:
@@ -212,6 +249,92 @@ def test_a_garbled_record_is_told_and_pending(store: Store, plan: Plan, damage, 
     assert re.search(told, store.warnings[0])
 
 
+PLAIN = (st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=5))
+JSON = st.recursive(
+    st.one_of(*PLAIN, st.just(10**400), st.just("\ud800"), st.sampled_from(["lr", "norm", "done", "nan"])),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["lr", "x", "step"]), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+
+
+def places(value: object) -> list[tuple[dict | list, object]]:
+    """Each (holder, key) of a JSON value, holders of holders included."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [found for key, item in list(items) for found in ((value, key), *places(item))]
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, dict[Path, str]]:
+    """A folder of one run that learned and one dead, and its JSON files."""
+    plan = made.plan(
+        {"norm": ["ln", "none"], "seed": [0, 1]},
+        depth=2,
+        pivot=Pivot(rows=("norm",), columns=()),
+        published=[Published(where={"norm": "none"}, text="NaN", source="Table 1")],
+    )
+    store = Store(tmp_path_factory.mktemp("shelf") / plan.folder)
+    store.begin(plan, ["sweep"], force=False)
+    write_all(store, plan)
+    ends = [*store.folder.glob("runs/d2-none*/run.json"), *store.folder.glob("runs/d2-ln*/run.json")]
+    return store, {path: path.read_text("utf-8") for path in (store.folder / "manifest.json", ends[0], ends[-1])}
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.data())
+def test_any_value_in_a_file_may_be_garbled(shelf: tuple[Store, dict[Path, str]], data: st.DataObject) -> None:
+    store, files = shelf
+    path = data.draw(st.sampled_from(list(files)))
+    content = json.loads(files[path])
+    holder, key = data.draw(st.sampled_from(places(content)))
+    holder[key] = data.draw(JSON)
+    path.write_text(json.dumps(content), "utf-8")
+    try:
+        for use in (store.read_plan, store.records, lambda: report.rebuild(store)):
+            with contextlib.suppress(UserError):
+                use()
+    finally:
+        path.write_text(files[path], "utf-8")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("schema", "x", "schema: 'x' is not a whole number"),
+        ("runs", None, "runs: None is not an object"),
+        ("runs", ["x"], "runs: \\['x'\\] is not an object"),
+        ("points", [{"label": "", "values": {}, "run_id": 7}], r"points\[0\].run_id: 7 is not a text"),
+        ("points", [{"label": "", "values": {}, "run_id": "d2"}], "asks for d2, which is not among the runs"),
+        ("axes", ["flavour"], "unknown keys flavour"),
+        ("axes", ["norm"], "other axes"),
+        ("pivot", {"rows": "lr", "columns": []}, "pivot.rows: 'lr' is not a list"),
+        ("title_kind", [], "title_kind"),
+    ],
+)
+def test_a_garbled_manifest_is_told(store: Store, key: str, value: object, told: str) -> None:
+    path = store.folder / "manifest.json"
+    content = json.loads(path.read_text("utf-8"))
+    content |= {key: value} | ({"title": None} if key == "title_kind" else {})
+    path.write_text(json.dumps(content), "utf-8")
+    with pytest.raises(UserError, match=rf"manifest\.json: .*{told}"):
+        store.read_plan()
+
+
+def test_a_deeply_nested_manifest_is_told(store: Store) -> None:
+    (store.folder / "manifest.json").write_text('{"a":' * 100_000)
+    with pytest.raises(UserError, match=r"manifest\.json: its JSON is nested too deeply"):
+        store.records()
+
+
+def test_another_sweep_with_garbled_configs_is_refused(store: Store, plan: Plan) -> None:
+    write_all(store, plan)
+    path = store.folder / "manifest.json"
+    path.write_text(path.read_text("utf-8").replace('"width": 64', '"width": "wide"', 1), "utf-8")
+    with pytest.raises(UserError, match="width: 64, wide there, 64 now"):
+        store.begin(made.plan({"lr": [0.5]}), [], force=False)
+
+
 def test_a_record_that_is_not_utf8_is_told(store: Store, plan: Plan) -> None:
     run_id = next(iter(write_all(store, plan)))
     (store.folder / "runs" / run_id / "run.json").write_bytes(b"\xff\xfe{")
@@ -225,6 +348,14 @@ def test_a_broken_curve_names_file_and_line(store: Store, plan: Plan) -> None:
     lines = path.read_text("utf-8").splitlines()
     path.write_text("\n".join([*lines[:101], "100,0.001,4"]), "utf-8")
     with pytest.raises(UserError, match=r"curve\.csv: line 102 has 3 cells, not 5"):
+        store.traces(run_id)
+
+
+def test_a_curve_with_a_huge_cell_names_file_and_line(store: Store, plan: Plan) -> None:
+    run_id = next(iter(write_all(store, plan)))
+    path = store.folder / "runs" / run_id / "curve.csv"
+    path.write_text(path.read_text("utf-8") + "1" * 200_000, "utf-8")
+    with pytest.raises(UserError, match=r"curve\.csv: line 103: field larger"):
         store.traces(run_id)
 
 
@@ -412,6 +543,18 @@ def test_reuse_from_another_sweep(store: Store, plan: Plan, tmp_path: Path) -> N
     assert other.find_elsewhere(root / "nowhere", config.run_id) is None
 
 
+@pytest.mark.parametrize("content", [None, "step,lr,train_loss,grad_norm,val_loss\n"])
+def test_a_run_without_its_curve_is_not_reused(store: Store, plan: Plan, tmp_path: Path, content: str | None) -> None:
+    config, other = plan.points[0].config, Store(tmp_path / "results" / "other")
+    other.begin(made.plan({"lr": [1e-3]}, depth=2), [], force=False)
+    other.write(made.done(config, 1.9))
+    path = other.folder / "runs" / config.run_id / "curve.csv"
+    path.unlink() if content is None else path.write_text(content, "utf-8")
+    with pytest.raises(UserError, match=r"curve\.csv is missing or empty"):
+        store.copy_from(other, config.run_id)
+    assert store.ended() == set()
+
+
 def test_its_own_folder_is_not_elsewhere(store: Store, plan: Plan, tmp_path: Path) -> None:
     config = plan.points[0].config
     store.write(made.done(config, 1.9))
@@ -452,3 +595,17 @@ def test_files_are_utf8_with_plain_newlines(tmp_path: Path) -> None:
     assert "dépth α" in (tmp_path / "x" / "summary.md").read_text("utf-8")
     for path in (tmp_path / "x").rglob("*"):
         assert path.is_dir() or b"\r" not in path.read_bytes()
+
+
+def test_a_name_that_the_locale_lacks_is_told(tmp_path: Path) -> None:
+    sweep = tmp_path / "sweep.yaml"
+    sweep.write_text("name: dépth α\nbase: {depth: 1, width: 8, steps: 5}\ngrid: {lr: [0.001]}\n", "utf-8")
+    program = "import sys; from normexp.cli.app import main; sys.exit(main())"
+    environment = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    arguments = [sys.executable, "-c", program, "sweep", str(sweep), "--out", str(tmp_path / "results")]
+    ended = subprocess.run(arguments, env=environment, capture_output=True, timeout=60)
+    told = ended.stderr.decode("ascii")
+    assert ended.returncode == 2, told
+    assert "Traceback" not in told
+    assert "ascii, has no" in told
+    assert "give the sweep another name, or set a UTF-8 locale" in told

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import statistics
 import subprocess
 import sys
@@ -345,6 +346,22 @@ def test_any_encoding_will_do(tmp_path: Path, encoding: str) -> None:
     assert encodable("1–2 × 3", "ascii") == "1-2 x 3"
 
 
+def test_control_characters_reach_neither_terminal_nor_markdown(tmp_path: Path) -> None:
+    published = [Published(where={"norm": "ln"}, text="\x1b]0;x\x07", source="\x9b2J")]
+    plan = made.plan(
+        {"norm": ["ln", "none"]},
+        title="red \x1b[31m\tα",
+        label="a\x1b[2Jb\u202e",
+        pivot=Pivot(rows=("norm",), columns=()),
+        published=published,
+    )
+    found = report.rebuild(saved(tmp_path, plan, ["1.85", "nan@3"]))
+    for text in (printed(found, width=200, terminal=False), found.markdown):
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text)
+        assert re.search(r"red \ufffd\\?\[31m α", text)
+        assert "a\ufffd" in text
+
+
 def test_the_text_path_imports_neither_torch_nor_matplotlib(tmp_path: Path) -> None:
     store = saved(tmp_path, made.plan({"norm": ["ln", "none"], "seed": [0, 1]}), ["1.6", "1.7", "nan@3", "nan@4"])
     program = (
@@ -368,5 +385,6 @@ def test_labels() -> None:
         "inf",
         "",
     ]
+    assert [loss_text(loss) for loss in (-0.0, -1e-9, -0.0004, -0.0006)] == ["0.000", "0.000", "0.000", "-0.001"]
     assert [range_text(steps) for steps in ([], [5], [9, 5, 7])] == ["", "5", "5–9"]
     assert listed(["a"]) + listed(["a", "b"]) + listed(["a", "b", "c"]) == "aa and ba, b and c"

@@ -137,6 +137,25 @@ def test_a_cell_of_the_wrong_type_is_told(tmp_path: Path) -> None:
             tables.read_csv(path)
 
 
+def test_a_huge_cell_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    for content in (b"lr\n" + b"1" * 200_000, b"lr\n\xff"):
+        path.write_bytes(content)
+        with pytest.raises(UserError, match=r"runs\.csv:"):
+            tables.read_csv(path)
+
+
+def test_an_environment_named_like_a_column_harms_no_table(plan: Plan) -> None:
+    config = plan.points[0].config
+    environment = {"lr": "x", "steps_seconds": "x", "run_id": "x", "torch": "2.13.0"}
+    table = tables.timings(plan, {config.run_id: made.done(config, 1.9, environment=environment)})
+    assert list(table["run_id"]) == [config.run_id]
+    assert list(table["torch"]) == ["2.13.0"]
+    assert list(table["steps_seconds"]) == [3.25]
+    assert table.columns.is_unique
+    assert "lr" not in table
+
+
 def test_text_that_looks_like_a_gap_stays(tmp_path: Path) -> None:
     plan = made.plan({"lr": [1e-3]}, label="NA")
     path = tmp_path / "points.csv"

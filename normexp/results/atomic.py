@@ -18,9 +18,15 @@ class StorageError(UserError):
 
 @contextlib.contextmanager
 def storage_errors(path: Path, doing: str = "write") -> Iterator[None]:
-    """Turn an OSError into a StorageError about `path`."""
+    """Turn an OSError, or a name that the file system's encoding lacks, into a StorageError about `path`."""
     try:
         yield
+    except UnicodeEncodeError as error:
+        lacking = ascii(error.object[error.start : error.end])
+        raise StorageError(
+            f"cannot {doing} {path}: the locale's encoding, {error.encoding}, has no {lacking}: "
+            "give the sweep another name, or set a UTF-8 locale (LC_ALL=C.UTF-8)"
+        ) from error
     except OSError as error:
         raise StorageError(f"cannot {doing} {path}: {error.strerror or error}") from error
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import functools
 import io
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from normexp.keys import Value
-from normexp.record import CurveRow, Death, Losses, Outcome, Result, RunRecord, SignalRow, Status, Verdict
+from normexp.record import CurveRow, Outcome, RunRecord, SignalRow, Status
 from normexp.run import KEYS, RunConfig
 
 SCHEMA = 1
@@ -24,6 +26,8 @@ KIND = "_kind"
 CURVE = tuple(field.name for field in dataclasses.fields(CurveRow))
 SIGNAL = tuple(field.name for field in dataclasses.fields(SignalRow))
 
+WORDS = {int: "a whole number of 64 bits", float: "a number", bool: "true or false", str: "a text", NoneType: "null"}
+
 
 def to_json(value: Mapping[str, Any]) -> str:
     """Strict JSON; dataclasses become objects, NaN and infinities null with a kind."""
@@ -32,7 +36,10 @@ def to_json(value: Mapping[str, Any]) -> str:
 
 def from_json(text: str) -> dict[str, Any]:
     """The reverse, but objects stay dicts. Raises ValueError for anything but one strict JSON object."""
-    value = json.loads(text, object_hook=_restore, parse_constant=_refuse)
+    try:
+        value = json.loads(text, object_hook=_restore, parse_constant=_refuse)
+    except RecursionError:
+        raise ValueError("its JSON is nested too deeply") from None
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")
     return value
@@ -59,7 +66,7 @@ def _restore(read: dict[str, Any]) -> dict[str, Any]:
     if not kinds:
         return read
     plain = {key: item for key, item in read.items() if key not in kinds}
-    return plain | {key.removesuffix(KIND): float(read[key]) for key in kinds}
+    return plain | {key.removesuffix(KIND): float(typed(str, read[key], key)) for key in kinds}
 
 
 def _refuse(constant: str) -> Any:
@@ -67,7 +74,7 @@ def _refuse(constant: str) -> Any:
 
 
 def config_from(stored: Mapping[str, Any]) -> RunConfig:
-    """A stored config; keys younger than it take their neutral value. Raises ValueError for unknown keys."""
+    """A stored config; keys younger than it take their neutral value. Raises ValueError for bad keys or values."""
     unknown = sorted(set(stored) - set(KEYS))
     if unknown:
         raise ValueError(f"unknown keys {', '.join(unknown)}: written by a newer normexp?")
@@ -84,36 +91,93 @@ def record_to_json(record: RunRecord) -> str:
 
 def record_from_json(text: str) -> RunRecord:
     """Raises ValueError where the text is not a whole record that this program can read."""
-    try:
-        return _record(from_json(text))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"not a run record: {type(error).__name__} {error}") from error
+    read = from_json(text)
+    schema = typed(int, read.get("schema"), "schema")
+    if schema > SCHEMA:
+        raise ValueError(f"schema {schema} of a newer normexp")
+    record: RunRecord = typed(RunRecord, read | {"traces": None, "log": None}, "")
+    _check(record)
+    return record
 
 
-def _record(read: dict[str, Any]) -> RunRecord:
-    if read["schema"] > SCHEMA:
-        raise ValueError(f"schema {read['schema']} of a newer normexp")
-    status = Status(read["status"])
-    result, verdict = read["result"], read["verdict"]
-    if status is Status.DONE and (result is None or verdict is None):
-        raise ValueError("a done run without result or verdict")
-    return RunRecord(
-        config=config_from(read["config"]),
-        status=status,
-        result=None if result is None else _result(result),
-        verdict=None if verdict is None else Verdict(**verdict | {"outcome": Outcome(verdict["outcome"])}),
-        error=read["error"],
-        seconds=read["seconds"],
-        environment=read["environment"],
-        numerics=read["numerics"],
-        reused_from=read["reused_from"],
+def _check(record: RunRecord) -> None:
+    """Raise ValueError where the parts of a record contradict each other: what reads it relies on that."""
+    result, verdict, done = record.result, record.verdict, record.status is Status.DONE
+    if (result is not None) is not done or (verdict is not None) is not done:
+        raise ValueError(f"a run that is {record.status} {'without' if done else 'with'} result or verdict")
+    if result is None or verdict is None:
+        return
+    if (verdict.outcome is Outcome.NONFINITE) is not (result.death is not None):
+        raise ValueError(f"outcome {verdict.outcome} {'with' if result.death else 'without'} a death")
+    if result.death is None and (result.final_val_loss is None or not math.isfinite(result.final_val_loss)):
+        raise ValueError(f"outcome {verdict.outcome} without a final validation loss")
+    references = (result.losses.floor, result.losses.guess, result.losses.bigram)
+    if not all(map(math.isfinite, references)) or result.losses.floor == result.losses.guess:
+        raise ValueError("reference losses that are not finite, or leave nothing to learn")
+
+
+def typed(kind: Any, value: Any, where: str) -> Any:
+    """JSON data as what a type hint asks for: objects become dataclasses or dicts, lists tuples.
+
+    Raises ValueError that names the place, `where`.
+    """
+    if kind is RunConfig:
+        return config_from(typed(dict[str, Any], value, where))
+    if dataclasses.is_dataclass(kind):
+        return _object(kind, typed(dict[str, Any], value, where), where)
+    arguments = get_args(kind)
+    if get_origin(kind) is UnionType:
+        return _one_of(arguments, value, where)
+    if get_origin(kind) in (dict, Mapping) and isinstance(value, dict):
+        return {key: typed(arguments[1], item, f"{where}.{key}".lstrip(".")) for key, item in value.items()}
+    if get_origin(kind) in (tuple, Sequence) and isinstance(value, list):
+        return tuple(typed(arguments[0], item, f"{where}[{index}]") for index, item in enumerate(value))
+    return value if kind is Any else _single(kind, value, where)
+
+
+@functools.cache
+def _hints(kind: type) -> Mapping[str, Any]:
+    return get_type_hints(kind)
+
+
+def _object(kind: Any, read: Mapping[str, Any], where: str) -> Any:
+    hints = _hints(kind)
+    missing = [name for name in hints if name not in read]
+    if missing:
+        raise ValueError(f"{where or 'it'} has no {', '.join(missing)}")
+    return kind(**{name: typed(hint, read[name], f"{where}.{name}".lstrip(".")) for name, hint in hints.items()})
+
+
+def _one_of(kinds: Sequence[Any], value: Any, where: str) -> Any:
+    if value is None and NoneType in kinds:
+        return None
+    faults = []
+    for kind in kinds:
+        if kind is not NoneType:
+            try:
+                return typed(kind, value, where)
+            except ValueError as fault:
+                faults.append(fault)
+    raise faults[-1]
+
+
+def _single(kind: Any, value: Any, where: str) -> Any:
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        try:
+            return kind(value)
+        except ValueError as fault:
+            raise ValueError(f"{where}: {fault}") from None
+    if type(value) is int and not -(2**63) <= value < 2**63:
+        kind = int if kind is float else kind
+    elif kind is float and type(value) in (int, float):
+        return float(value)
+    elif type(value) is kind:
+        return value
+    text = repr(value)
+    text = text if len(text) <= 40 else text[:40] + "..."
+    raise ValueError(
+        f"{where}: {text} is not {WORDS.get(kind, 'a list' if get_origin(kind) is tuple else 'an object')}"
     )
-
-
-def _result(read: dict[str, Any]) -> Result:
-    death = read["death"]
-    parts = {"losses": Losses(**read["losses"]), "death": None if death is None else Death(**death)}
-    return Result(**read | parts)
 
 
 def curve_to_csv(curve: Iterable[CurveRow]) -> str:
@@ -149,12 +213,15 @@ def _csv(header: Sequence[str], rows: Iterable[Sequence[int | float | str | None
 
 def _rows(header: Sequence[str], text: str) -> Iterable[list[str]]:
     reader = csv.reader(io.StringIO(text, newline=""))
-    if next(reader, None) != list(header):
-        raise ValueError(f"line 1 is not {','.join(header)}")
-    for row in reader:
-        if len(row) != len(header):
-            raise ValueError(f"line {reader.line_num} has {len(row)} cells, not {len(header)}")
-        yield row
+    try:
+        if next(reader, None) != list(header):
+            raise ValueError(f"line 1 is not {','.join(header)}")
+        for row in reader:
+            if len(row) != len(header):
+                raise ValueError(f"line {reader.line_num} has {len(row)} cells, not {len(header)}")
+            yield row
+    except csv.Error as error:
+        raise ValueError(f"line {reader.line_num}: {error}") from error
 
 
 def _numbers(names: Sequence[str], cells: Sequence[str]) -> dict[str, float | None]:

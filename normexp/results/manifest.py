@@ -7,14 +7,39 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import normexp
+from normexp.keys import Value
 from normexp.plan import Pivot, Plan, Point, Published
-from normexp.results.codec import SCHEMA, config_from, from_json, to_json
+from normexp.results.codec import SCHEMA, config_from, from_json, to_json, typed
 from normexp.run import KEYS
 
 Configs = Mapping[str, Mapping[str, Any]]
 """Run id to config, as stored."""
 
 SHOWN_VALUES = 8
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPoint:
+    """A point whose run is told by its id."""
+
+    label: str
+    values: Mapping[str, Value]
+    run_id: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """The parts of manifest.json that are read, as stored: the configs are not checked yet."""
+
+    name: str
+    title: str
+    folder: str
+    axes: tuple[str, ...]
+    warnings: tuple[str, ...]
+    pivot: Pivot | None
+    published: tuple[Published, ...]
+    points: tuple[StoredPoint, ...]
+    runs: Mapping[str, Mapping[str, Value]]
 
 
 def manifest_json(plan: Plan, *, argv: Sequence[str], commit: str | None) -> str:
@@ -33,43 +58,48 @@ def manifest_json(plan: Plan, *, argv: Sequence[str], commit: str | None) -> str
     )
 
 
-def parse(text: str) -> dict[str, Any]:
-    """A manifest as plain data. Raises ValueError where it is not one, or a newer program's."""
-    manifest = from_json(text)
-    missing = {"normexp", "schema", "points", "runs", "axes"} - set(manifest)
+def parse(text: str) -> Manifest:
+    """A manifest. Raises ValueError where it is not one, or a newer program's."""
+    read = from_json(text)
+    missing = {"normexp", "schema", "points", "runs", "axes"} - set(read)
     if missing:
         raise ValueError(f"not a normexp manifest: no {', '.join(sorted(missing))}")
-    if manifest["schema"] > SCHEMA:
-        raise ValueError(f"written by normexp {manifest['normexp']}, whose layout this version cannot read")
+    if typed(int, read["schema"], "schema") > SCHEMA:
+        raise ValueError(f"written by normexp {read['normexp']}, whose layout this version cannot read")
+    manifest: Manifest = typed(Manifest, read, "")
     return manifest
 
 
-def run_ids(manifest: Mapping[str, Any]) -> list[str]:
+def run_ids(manifest: Manifest) -> list[str]:
     """The distinct runs, in the order in which the points ask for them."""
-    return list(dict.fromkeys(point["run_id"] for point in manifest["points"]))
+    return list(dict.fromkeys(point.run_id for point in manifest.points))
 
 
-def plan_of(manifest: Mapping[str, Any], source: str) -> Plan:
-    """The plan back. Raises ValueError where a config is not that of its run id."""
-    configs = {run_id: config_from(stored) for run_id, stored in manifest["runs"].items()}
+def plan_of(manifest: Manifest, source: str) -> Plan:
+    """The plan back. Raises ValueError where a config is not that of its run id, or a point or key has no meaning."""
+    configs = {run_id: config_from(stored) for run_id, stored in manifest.runs.items()}
     for run_id, config in configs.items():
         if config.run_id != run_id:
             raise ValueError(f"the config of {run_id} is that of {config.run_id}")
-    pivot = manifest["pivot"]
-    return Plan(
-        name=manifest["name"],
-        title=manifest["title"],
-        folder=manifest["folder"],
-        axes=tuple(manifest["axes"]),
-        points=tuple(
-            Point(label=point["label"], values=point["values"], config=configs[point["run_id"]])
-            for point in manifest["points"]
-        ),
-        source=source,
-        pivot=None if pivot is None else Pivot(rows=tuple(pivot["rows"]), columns=tuple(pivot["columns"])),
-        published=tuple(Published(**item) for item in manifest["published"]),
-        warnings=tuple(manifest["warnings"]),
+    lost = [run_id for run_id in run_ids(manifest) if run_id not in configs]
+    if lost:
+        raise ValueError(f"a point asks for {lost[0]}, which is not among the runs")
+    laid_out = set() if manifest.pivot is None else {*manifest.pivot.rows, *manifest.pivot.columns} - {"label"}
+    unknown = sorted((laid_out | set(manifest.axes)) - set(KEYS))
+    if unknown:
+        raise ValueError(f"unknown keys {', '.join(unknown)}")
+    points = tuple(
+        Point(label=point.label, values=_checked(point, manifest.axes), config=configs[point.run_id])
+        for point in manifest.points
     )
+    same = {name: getattr(manifest, name) for name in ("name", "title", "folder", "axes", "pivot", "published")}
+    return Plan(points=points, source=source, warnings=manifest.warnings, **same)
+
+
+def _checked(point: StoredPoint, axes: Sequence[str]) -> dict[str, Value]:
+    if set(point.values) != set(axes):
+        raise ValueError(f"a point of {point.run_id} has values of other axes than the sweep's")
+    return {name: KEYS[name].check(value) for name, value in point.values.items()}
 
 
 def differences(old: Configs, new: Configs) -> list[str]:
@@ -89,7 +119,7 @@ def stored_form(plan: Plan) -> Configs:
 
 
 def _values(values: Sequence[Any]) -> list[Any]:
-    return sorted(set(values))
+    return sorted(set(values), key=lambda value: (isinstance(value, str), value))
 
 
 def _listed(values: Sequence[Any]) -> str:

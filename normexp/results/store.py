@@ -128,7 +128,7 @@ class Store:
         found, sweep = self._manifest(), self.folder / SWEEP
         try:
             return manifest.plan_of(found, sweep.read_bytes().decode("utf-8", "replace") if sweep.is_file() else "")
-        except (ValueError, KeyError, TypeError) as error:
+        except ValueError as error:
             raise UserError(f"{self.folder / MANIFEST}: {error}: run the sweep again") from error
 
     def find_elsewhere(self, root: Path, run_id: str) -> Store | None:
@@ -143,10 +143,15 @@ class Store:
         return None
 
     def copy_from(self, other: Store, run_id: str) -> RunRecord:
-        """Store another folder's record of a run here, marked `reused_from`. Raises UserError, StorageError."""
+        """Store another folder's record of a run here, marked `reused_from`.
+
+        Raises UserError where the record is not there or not whole, StorageError where it cannot be written.
+        """
         record = other.read(run_id)
         if record is None:
             raise UserError(f"{other.folder} has no record of {run_id}")
+        if record.status is Status.DONE and not (record.traces and record.traces.curve):
+            raise UserError(f"{other._run_folder(run_id) / CURVE} is missing or empty: the run cannot be reused")
         record = replace(record, reused_from=other.folder.name)
         self.write(record)
         return record
@@ -178,7 +183,7 @@ class Store:
         except (OSError, ValueError) as error:
             raise UserError(f"{path}: {error}") from error
 
-    def _manifest(self) -> dict[str, Any]:
+    def _manifest(self) -> manifest.Manifest:
         path = self.folder / MANIFEST
         try:
             return manifest.parse(path.read_text("utf-8"))
@@ -215,7 +220,7 @@ class Store:
         stored = self.ended()
         if not stored or not (self.folder / MANIFEST).exists():
             return
-        old, new = self._manifest()["runs"], manifest.stored_form(plan)
+        old, new = self._manifest().runs, manifest.stored_form(plan)
         if not (stored | set(old)) & set(new):
             raise UserError(
                 f"{self.folder} belongs to another sweep, whose {len(stored)} stored runs this one shares none of:",

@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from normexp.record import Losses
+from normexp.views.labels import shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -144,10 +145,10 @@ def panel_figure(
     legend_inches = 0.18 * math.ceil(len(handles) / legend_columns)
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(width, (3.8 if single else 2.8) * rows + 0.5 + legend_inches), layout="constrained")
-        figure.suptitle(title, fontsize=11)
+        figure.suptitle(shown(title), fontsize=11)
         axes = list(figure.subplots(rows, columns, sharey=True, squeeze=False).flat)
         for ax, (name, found) in zip(axes, panels.items(), strict=False):
-            ax.set_title(name, pad=10)
+            ax.set_title(shown(name), pad=10)
             draw(ax, found)
         for index, ax in enumerate(axes):
             ax.set_axis_on() if index < len(panels) else ax.set_axis_off()
@@ -155,5 +156,6 @@ def panel_figure(
                 ax.set_ylabel("")
         if handles:
             place: Any = "outside lower center"
-            figure.legend(handles.values(), handles.keys(), loc=place, ncol=legend_columns, frameon=False, fontsize=8)
+            names = [shown(name) for name in handles]
+            figure.legend(handles.values(), names, loc=place, ncol=legend_columns, frameon=False, fontsize=8)
     return figure

@@ -11,6 +11,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from normexp.views.labels import shown
 from normexp.views.markdown import NO_RUNS, cell_table, reference_losses
 from normexp.views.pivot import TextTable
 
@@ -73,7 +74,8 @@ def output(file: TextIO | None = None) -> Console:
 
 
 def encodable(text: str, encoding: str) -> str:
-    """The text with what the encoding lacks replaced, by look-alikes where there are some."""
+    """The text without control characters and with what the encoding lacks replaced, by look-alikes where possible."""
+    text = shown(text)
     try:
         text.encode(encoding)
     except UnicodeEncodeError:

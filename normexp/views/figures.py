@@ -31,7 +31,7 @@ from normexp.views.figuredata import (
     deaths,
     finite_range,
 )
-from normexp.views.labels import plural, value_text
+from normexp.views.labels import plural, shown, value_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +54,7 @@ def draw_curves(curves: Curves) -> Figure:
     losses = (loss for curve in curves.curves for _, loss in (*curve.train, *curve.validation))
     y = LossAxis.of(losses, [curve.losses for curve in curves.curves])
     styles = line_styles(curve.label for curve in curves.curves)
-    last = max((step for curve in curves.curves for step, _ in (*curve.train, *curve.validation)), default=1)
+    last = max((step for curve in curves.curves for step, _ in (*curve.train, *curve.validation)), default=0) or 1
 
     def draw(ax: Axes, panel: Sequence[Curve]) -> None:
         dead = [curve for curve in panel if curve.death is not None]
@@ -86,8 +86,8 @@ def _draw_curve(ax: Axes, curve: Curve, style: dict[str, Any], *, named: bool) -
         if named:
             box = {"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 0.5}
             where: dict[str, Any] = {"textcoords": "offset points", "size": 7.5, "color": color, "bbox": box}
-            ax.annotate(f"{curve.death.kind} @{step}", (step, loss), (5, 5), **where)
-    elif curve.outcome in (Outcome.DIVERGED, Outcome.UNSETTLED):
+            ax.annotate(shown(f"{curve.death.kind} @{step}"), (step, loss), (5, 5), **where)
+    elif curve.outcome in (Outcome.DIVERGED, Outcome.UNSETTLED) and curve.validation:
         ax.plot(*[[end] for end in curve.validation[-1]], color=color, **BLOWN, **ON_TOP)
 
 

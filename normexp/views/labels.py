@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from normexp.keys import Value
+
+CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What would steer a terminal, turn the direction of writing, or has no glyph; a new line is none of it."""
+
+
+def shown(text: str) -> str:
+    """A text as it may be put before people: tabs as spaces, other control characters as the replacement character."""
+    return CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.replace("\t", " "))
 
 
 def value_text(key: str, value: Value) -> str:
@@ -28,7 +37,7 @@ def loss_text(loss: float, digits: int = 3) -> str:
     """A loss in nats: fixed digits while it is of the size of a loss, else three significant ones."""
     if math.isnan(loss):
         return ""
-    return f"{loss:.{digits}f}" if abs(loss) < 100 else f"{loss:.3g}"
+    return f"{loss:z.{digits}f}" if abs(loss) < 100 else f"{loss:.3g}"
 
 
 def range_text(numbers: Iterable[int]) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from normexp.plan import Plan
 from normexp.record import Outcome
-from normexp.views.labels import loss_text, range_text, value_text
+from normexp.views.labels import loss_text, range_text, shown, value_text
 from normexp.views.pivot import TextTable
 from normexp.views.summary import by_loss
 
@@ -84,7 +84,7 @@ def reference_losses(summary: pd.DataFrame) -> str:
 
 def escape(text: str) -> str:
     """Text that Markdown shows as it is, in one line and in one cell."""
-    one_line = " ".join(text.split())
+    one_line = " ".join(shown(text).split())
     return re.sub(r"([\\|`*_\[\]#])", r"\\\1", one_line).replace("&", "&amp;").replace("<", "&lt;")
 
 

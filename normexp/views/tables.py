@@ -108,11 +108,12 @@ def timings(plan: Plan, records: Mapping[str, RunRecord]) -> pd.DataFrame:
     """One row a run that has ended: seconds by part, environment, and the folder that it was copied from."""
     found = {run_id: records[run_id] for run_id in plan.configs if run_id in records}
     parts = dict.fromkeys([*SECONDS, *sorted({part for record in found.values() for part in record.seconds})])
-    environment = sorted({name for record in found.values() for name in record.environment})
+    names = {name for record in found.values() for name in record.environment}
+    environment = sorted(name for name in names - {"status", "run_id", "reused_from"} if dtype(name) == TEXT)
     rows = (
-        {"run_id": run_id, "status": record.status.value, "reused_from": record.reused_from}
+        dict(record.environment)
+        | {"run_id": run_id, "status": record.status.value, "reused_from": record.reused_from}
         | {part + SECONDS_SUFFIX: seconds for part, seconds in record.seconds.items()}
-        | dict(record.environment)
         for run_id, record in found.items()
     )
     columns = ["run_id", "status", "reused_from", *(part + SECONDS_SUFFIX for part in parts), *environment]
@@ -131,13 +132,11 @@ def read_csv(path: Path) -> pd.DataFrame:
     """
     with path.open(encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file, restval="")
-        names = list(reader.fieldnames or [])
-        rows = []
-        for row in reader:
-            try:
-                rows.append({name: _cell(name, row[name]) for name in names})
-            except ValueError as error:
-                raise UserError(f"{path}:{reader.line_num}: {error}") from error
+        try:
+            names = list(reader.fieldnames or [])
+            rows = [{name: _cell(name, row[name]) for name in names} for row in reader]
+        except (ValueError, csv.Error) as error:
+            raise UserError(f"{path}:{reader.line_num}: {error}") from error
     return frame(rows, names)
 
 
