@@ -1,4 +1,5 @@
 import copy
+import math
 
 import pytest
 import torch
@@ -84,9 +85,20 @@ class TestFlatParameters:
         assert (network.weight == 2.0).all()
 
     @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
-    def test_a_norm_is_finite_just_when_every_element_is(self, bad: float) -> None:
+    def test_a_gradient_norm_is_finite_just_when_every_element_is(self, bad: float) -> None:
         flat = FlatParameters(nn.Linear(30, 20))
         flat.grads.fill_(3e38)
         assert flat.grad_norm() == pytest.approx(3e38 * 620**0.5)
         flat.grads[77] = bad
-        assert not torch.isfinite(torch.tensor(flat.grad_norm()))
+        assert not math.isfinite(flat.grad_norm())
+
+    @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+    @pytest.mark.parametrize("others", [0.0, 1.0, 3e38, -3e38])
+    def test_parameters_are_finite_just_when_every_element_is(self, bad: float, others: float) -> None:
+        flat = FlatParameters(nn.Linear(30, 20))
+        flat.values.fill_(others)
+        assert flat.values_finite()
+        flat.values[77] = bad
+        assert not flat.values_finite()
+        flat.values[78] = -bad
+        assert not flat.values_finite()

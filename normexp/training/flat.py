@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -36,9 +38,13 @@ class FlatParameters:
         """Euclidean norm of all gradients, accumulated in float64: non-finite just when an element is."""
         return _norm(self.grads)
 
-    def norm(self) -> float:
-        """Euclidean norm of all parameters, accumulated in float64: non-finite just when an element is."""
-        return _norm(self.values)
+    def values_finite(self) -> bool:
+        """Whether every parameter is finite.
+
+        The sum, which is quick, is never finite where an element is not; where it overflows by itself, the norm in
+        float64 decides.
+        """
+        return math.isfinite(float(self.values.sum())) or math.isfinite(_norm(self.values))
 
 
 def _norm(values: Tensor) -> float:

@@ -67,7 +67,7 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.optimizer.step()
-        bad = None if math.isfinite(self.flat.norm()) else "param"
+        bad = None if self.flat.values_finite() else "param"
         return Step(number, lr, loss, grad_norm, bad)
 
     @torch.no_grad()
