@@ -1,7 +1,10 @@
 """The verdict of collapse, from made-up records of every fate."""
 
+import inspect
+
 import pytest
 
+from normexp.cli.collapse import collapse as command
 from normexp.record import Death, Losses, Outcome, Result, RunRecord, SignalRow, Status, Traces, Verdict
 from normexp.run import RunConfig
 from normexp.views import collapse
@@ -33,6 +36,7 @@ def records(fates: dict[str, list[tuple[Outcome, int, float | None]]]) -> dict[s
     }
 
 
+TRAINED = "20 layers, lr 0.01, 400 steps, as a Transformer"
 HEALTHY = [(Outcome.LEARNED, 0, 2.0), (Outcome.LEARNED, 0, 2.1), (Outcome.LEARNED, 0, 2.05)]
 
 
@@ -51,8 +55,9 @@ def test_all_died() -> None:
     dead = [(Outcome.NONFINITE, step, None) for step in (12, 33, 20)]
     told = collapse.verdict(PLAN, records({"none": dead, "ln": HEALTHY, "rms": HEALTHY}))
     assert told == (
-        "no norm: 3 of 3 died, at steps 12–33, in layer 3; LN: 3 of 3 learned (loss 2.000 to 2.100); "
-        "RMSNorm: 3 of 3 learned (loss 2.000 to 2.100)."
+        "20 layers, lr 0.01, 400 steps, as a Transformer: no norm: 3 of 3 died, at steps 12–33, in layer 3; "
+        "LN: 3 of 3 learned (loss 2.000 to 2.100, 73–77 % of what there is); "
+        "RMSNorm: 3 of 3 learned (loss 2.000 to 2.100, 73–77 % of what there is)."
     )
 
 
@@ -67,7 +72,28 @@ def test_some_died_and_the_others_are_told_too() -> None:
 
 def test_nothing_collapsed_is_said() -> None:
     told = collapse.verdict(PLAN, records({"none": HEALTHY, "ln": HEALTHY, "rms": HEALTHY}))
-    assert told.startswith("Nothing collapsed. no norm: 3 of 3 learned")
+    assert told.startswith(f"Nothing collapsed. {TRAINED}: no norm: 3 of 3 learned")
+
+
+@pytest.mark.parametrize(("loss", "nothing"), [(2.99, False), (2.9, False), (2.65, True)])
+def test_a_network_that_learned_far_less_than_its_twins_is_not_called_healthy(loss: float, nothing: bool) -> None:
+    poor = [*HEALTHY[:2], (Outcome.LEARNED, 0, loss)]
+    told = collapse.verdict(PLAN, records({"none": poor, "ln": [(Outcome.LEARNED, 0, 1.4)] * 3, "rms": HEALTHY}))
+    assert told.startswith("Nothing collapsed.") == nothing
+    assert f"3 of 3 learned (loss 2.000 to {loss:.3f}, {round(100 * (4 - loss) / 2.6)}–77 % of what there is)" in told
+
+
+def test_what_was_trained_is_told_by_title_and_verdict() -> None:
+    plan = collapse.plan_of("as-written", {"depth": 1, "norm": "none", "seed": 0})
+    assert plan.title == "Does this network collapse? 1 layer, lr 0.001, 400 steps, as written"
+    found = {run_id: record(config, Outcome.PLATEAU, loss=4.0) for run_id, config in plan.configs.items()}
+    assert collapse.verdict(plan, found).startswith("1 layer, lr 0.001, 400 steps, as written: no norm: 1 of 1 plateau")
+
+
+def test_help_tells_the_rate_of_each_setting() -> None:
+    told = inspect.signature(command).parameters["setting"].annotation.__metadata__[0].help
+    assert "lr is 1e-2 by default in as-a-transformer, 1e-3 in the others" in told
+    assert collapse.RATES == {name: 1e-2 if name == "as-a-transformer" else 1e-3 for name in collapse.SETTINGS}
 
 
 def test_without_a_finished_run_nothing_is_claimed() -> None:
@@ -79,14 +105,15 @@ def test_what_has_not_ended_leaves_the_verdict_open() -> None:
     first = next(iter(found))
     told = collapse.verdict(PLAN, {first: found[first]})
     assert "Nothing collapsed" not in told
-    assert told.startswith("no norm: 1 of 3 learned (loss 2.000) and 2 of 3 pending; LN: 3 of 3 pending")
+    learned = "1 of 3 learned (loss 2.000, 77 % of what there is)"
+    assert told.startswith(f"{TRAINED}: no norm: {learned} and 2 of 3 pending; LN: 3 of 3 pending")
 
 
 def test_without_blocks_each_norm_is_told_by_its_name() -> None:
     plan = collapse.plan_of("as-a-transformer", {"depth": 0})
     found = {run_id: record(config, Outcome.LEARNED, loss=2.0) for run_id, config in plan.configs.items()}
     told = collapse.verdict(plan, found)
-    assert told.startswith("Nothing collapsed. no norm: 3 of 3 learned")
+    assert told.startswith(f"Nothing collapsed. {TRAINED.replace('20', '0')}: no norm: 3 of 3 learned")
     assert "LN: 3 of 3 learned" in told
     assert [row[0] for row in collapse.deaths(plan, found).rows] == ["none"] * 3 + ["ln"] * 3 + ["rms"] * 3
 

@@ -61,7 +61,8 @@ def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 def _with_run_keys(function: Callable[..., None]) -> Callable[..., None]:
     """Give the command an option for every key of the table."""
-    setting = Annotated[str, typer.Option(help=f"One of {', '.join(SETTINGS)}.")]
+    rates = "lr is 1e-2 by default in as-a-transformer, 1e-3 in the others"
+    setting = Annotated[str, typer.Option(help=f"One of {', '.join(SETTINGS)}; {rates}.")]
     parameters = [
         _parameter("setting", setting, "as-a-transformer"),
         _parameter("out", common.Out, common.OUT),

@@ -10,19 +10,23 @@ from normexp.config.overrides import slug
 from normexp.keys import Value
 from normexp.plan import Plan, Point
 from normexp.record import Outcome, RunRecord, SignalRow, Traces
+from normexp.run import KEYS
 from normexp.settings import SETTINGS
-from normexp.views.labels import listed, loss_text, range_text
+from normexp.views.labels import listed, loss_text, plural, range_text, value_text
 from normexp.views.pivot import TextTable
 from normexp.views.tables import PENDING
 
 TWINS = ("ln", "rms")
 NORM_NAMES = {"ln": "LN", "rms": "RMSNorm", "none": "no norm"}
 DEFAULTS: Mapping[str, Value] = {"steps": 400, "eval_every": 50}
+QUESTION = "Does this network collapse? "
 RATES = {"as-a-transformer": 1e-2, "as-described": 1e-3, "as-written": 1e-3}
 SEEDS = (0, 1, 2)
 SHOWN_LAYERS = 8
 LAST_STEPS = 4
 LONGEST_SLUG = 60
+FAIR_SHARE = 0.5
+"""Learned fraction, of the best twin's, from which on a network counts as healthy."""
 
 
 def plan_of(setting: str, given: Mapping[str, Value]) -> Plan:
@@ -32,21 +36,39 @@ def plan_of(setting: str, given: Mapping[str, Value]) -> Plan:
     norms = list(dict.fromkeys((norm, *TWINS)))
     seeds = [values.pop("seed")] if "seed" in values else list(SEEDS)
     name = f"collapse+{setting}" + slug(sorted(f"{key}={value}" for key, value in given.items()), LONGEST_SLUG)
-    title = f"Does this network collapse? ({setting.replace('-', ' ')})"
+    title = QUESTION + _trained(setting, values)
     return grid.plan_of(name=name, title=title, groups=[("", {**values, "norm": norms, "seed": seeds})])
 
 
+def _trained(setting: str, values: Mapping[str, Value]) -> str:
+    """`20 layers, lr 0.01, 400 steps, as a Transformer`."""
+    depth, lr, steps = (values.get(key, KEYS[key].default) for key in ("depth", "lr", "steps"))
+    where = setting.replace("-", " ").replace("transformer", "Transformer")
+    return f"{plural(depth, 'layer')}, lr {value_text('lr', lr)}, {plural(steps, 'step')}, {where}"
+
+
 def verdict(plan: Plan, records: Mapping[str, RunRecord]) -> str:
-    """What became of the network and of its twins, in a sentence or two; what has not ended leaves it open."""
+    """What was trained, and what became of the network and of its twins; what has not ended leaves it open.
+
+    It opens with "Nothing collapsed." where all learned, and the network at least `FAIR_SHARE` of what its twins did.
+    """
     groups: dict[str, list[RunRecord | None]] = {}
     for point in plan.points:
         groups.setdefault(norm_of(point), []).append(records.get(point.config.run_id))
     found = [record for group in groups.values() for record in group]
     if not any(found):
         return "No run has ended yet."
-    healthy = all(record is not None and record.result_word == Outcome.LEARNED for record in found)
     told = [f"{NORM_NAMES.get(norm, norm)}: {_fate(group)}" for norm, group in groups.items()]
-    return f"{'Nothing collapsed. ' if healthy else ''}{'; '.join(told)}."
+    opening = "Nothing collapsed. " if _healthy(list(groups.values())) else ""
+    return f"{opening}{plan.title.removeprefix(QUESTION)}: {'; '.join(told)}."
+
+
+def _healthy(groups: Sequence[Sequence[RunRecord | None]]) -> bool:
+    """Whether every run learned, and those of the first group not much less than the best of the others."""
+    if not all(record is not None and record.result_word == Outcome.LEARNED for group in groups for record in group):
+        return False
+    own, *twins = [_fractions([record for record in group if record is not None]) for group in groups]
+    return min(own) >= FAIR_SHARE * max(fraction for twin in twins for fraction in twin)
 
 
 def norm_of(point: Point) -> str:
@@ -84,7 +106,16 @@ def _losses(found: Sequence[RunRecord]) -> str:
     if not known:
         return ""
     low, high = loss_text(min(known)), loss_text(max(known))
-    return f" (loss {low})" if low == high else f" (loss {low} to {high})"
+    told = f"loss {low}" if low == high else f"loss {low} to {high}"
+    learned = [record for record in found if record.result_word == Outcome.LEARNED]
+    shares = sorted({round(100 * fraction) for fraction in _fractions(learned)})
+    return f" ({told}{f', {range_text(shares)} % of what there is' if shares else ''})"
+
+
+def _fractions(found: Sequence[RunRecord]) -> list[float]:
+    """Learned fraction of each run that has a final loss."""
+    results = [record.result for record in found if record.result is not None]
+    return [r.losses.learned_fraction(r.final_val_loss) for r in results if r.final_val_loss is not None]
 
 
 def deaths(plan: Plan, records: Mapping[str, RunRecord]) -> TextTable:
