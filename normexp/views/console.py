@@ -38,20 +38,27 @@ class Uncut:
             yield _text(NO_RUNS, options)
         else:
             columns = _columns(table, options)
-            fits = console.measure(columns, options=options.update(width=WIDE)).minimum <= options.max_width
-            yield columns if fits else Group(*_by_record(table, options))
+            needed = console.measure(columns, options=options.update(width=sys.maxsize)).maximum
+            yield columns if needed <= options.max_width else Group(*_by_record(table, options))
         if table.note:
             yield _text(table.note, options)
 
 
 class Encodable:
-    """A paragraph in characters that the output has."""
+    """A paragraph in characters that the output has, folded at the width however it is printed.
 
-    def __init__(self, text: str, style: str = "") -> None:
-        self.text, self.style = text, style
+    With `soft`, lines stay whole, to be copied: printed with soft_wrap (as `output` does), the terminal wraps them.
+    Printed without, rich would crop them, so they are folded.
+    """
+
+    def __init__(self, text: str, style: str = "", *, soft: bool = False) -> None:
+        self.text, self.style, self.soft = text, style, soft
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        yield _text(self.text, options, style=self.style)
+        text = _text(self.text, options, style=self.style)
+        if self.soft and options.no_wrap and options.overflow == "ignore":
+            text.no_wrap, text.overflow = True, "ignore"
+        yield text
 
 
 def console(report: Report) -> RenderableType:
@@ -67,10 +74,14 @@ def console(report: Report) -> RenderableType:
 
 
 def output(file: TextIO | None = None) -> Console:
-    """A console for results (standard output by default): as wide as the terminal, or unbounded where it is none."""
+    """A console for results (standard output by default): as wide as the terminal, or unbounded where it is none.
+
+    It crops nothing, and what has no wrapping of its own (a plain str) it leaves to the terminal to wrap.
+    """
     stream = sys.stdout if file is None else file
-    found = Console(file=stream, highlight=False, markup=False, emoji=False)
-    return found if found.is_terminal else Console(file=stream, width=WIDE, highlight=False, markup=False, emoji=False)
+    terminal = Console(file=stream).is_terminal
+    width = None if terminal else WIDE
+    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 def encodable(text: str, encoding: str) -> str:
@@ -84,7 +95,8 @@ def encodable(text: str, encoding: str) -> str:
 
 
 def _text(text: str, options: ConsoleOptions, style: str = "") -> Text:
-    return Text(encodable(text, options.encoding), style=style, overflow="fold")
+    """Folded even where options say no_wrap: rich would cut what is neither wrapped nor ignored."""
+    return Text(encodable(text, options.encoding), style=style, overflow="fold", no_wrap=False)
 
 
 def _columns(table: TextTable, options: ConsoleOptions) -> Table:
