@@ -44,7 +44,7 @@ class Options:
 class Listener(Protocol):
     """Who follows a sweep: `begin` with the work, `event` for each event, `end` always."""
 
-    def begin(self, todo: Sequence[RunConfig], *, done: int, reused: int) -> None: ...
+    def begin(self, todo: Sequence[RunConfig], *, done: int, failed: int, reused: int) -> None: ...
 
     def event(self, event: Event) -> None: ...
 
@@ -53,21 +53,29 @@ class Listener(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:
-    """How a sweep ended: its folder, its report, the exit code, and the words for whoever started it."""
+    """How a sweep ended: its folder, its report, the exit code, and the words for whoever started it.
+
+    One that was stopped has no new figures.
+    """
 
     store: Store
     report: Report
     exit_code: int
     message: str = ""
+    stopped: bool = False
 
 
 @dataclass
 class Work:
-    """What a plan asks for: `todo` to run, `reusable` in other sweeps, `done` already here, `skipped` by `only`."""
+    """What a plan asks for: `todo` to run, `reusable` in other sweeps, `skipped` by `only`.
+
+    The others are here: `done`, or `failed` (killed and timed out as well) and left so.
+    """
 
     todo: list[RunConfig] = field(default_factory=list)
     reusable: dict[str, tuple[RunConfig, Store]] = field(default_factory=dict)
     done: int = 0
+    failed: int = 0
     skipped: int = 0
 
 
@@ -78,7 +86,8 @@ def work_of(plan: Plan, store: Store, records: Mapping[str, RunRecord], options:
     for run_id, config in plan.configs.items():
         record = records.get(run_id)
         if record is not None and not _again(record, options):
-            work.done += 1
+            work.done += record.status is Status.DONE
+            work.failed += record.status is not Status.DONE
         elif run_id not in wanted:
             work.skipped += 1
         else:
@@ -120,15 +129,15 @@ def check_tasks(configs: Iterable[RunConfig]) -> None:
     """Raise UserError where a task has nothing to learn, or is too large to make, before any run starts."""
     from normexp.tasks import Task
 
-    tasks = {Task(config).name: Task(config) for config in configs}
+    configs_of_tasks = {Task(config).name: config for config in configs}
     complaints = []
-    for task in list(tasks.values())[:MAX_CHECKED_TASKS]:
+    for config in list(configs_of_tasks.values())[:MAX_CHECKED_TASKS]:
         try:
-            task.check()
+            Task(config).check()  # held by nothing: the tables of one are large
         except ValueError as fault:
             complaints.append(str(fault))
         except MemoryError:
-            complaints.append(f"the task does not fit into memory: lower seq_len ({task.config.seq_len}) or order")
+            complaints.append(f"the task does not fit into memory: lower seq_len ({config.seq_len}) or order")
     if complaints:
         raise UserError(*complaints)
 
@@ -158,10 +167,13 @@ def run_sweep(plan: Plan, options: Options, listener: Listener) -> Swept:
             _execute(work, store, options, listener, ended)
             made = report.rebuild(store, figures=True)
         except Stopped as stop:
-            return _stopped(store, work, ended, stop.exit_code, f"stopped by {stop}")
+            exit_code, why = stop.exit_code, f"stopped by {stop}"
         except (StorageError, LauncherError) as fault:
-            return _stopped(store, work, ended, EXIT_RUNS_FAILED, str(fault))
-        return Swept(store=store, report=made, exit_code=_exit_code(made))
+            exit_code, why = EXIT_RUNS_FAILED, str(fault)
+        else:
+            return Swept(store=store, report=made, exit_code=_exit_code(made))
+        message = f"{why}: {_left(work, ended)}; the same command{' without --force' * options.force} continues"
+        return Swept(store=store, report=_unfinished(store), exit_code=exit_code, message=message, stopped=True)
 
 
 def _execute(work: Work, store: Store, options: Options, listener: Listener, ended: list[RunRecord]) -> None:
@@ -174,7 +186,7 @@ def _execute(work: Work, store: Store, options: Options, listener: Listener, end
         except UserError:  # its traces cannot be read: run it here
             del work.reusable[run_id]
             work.todo.append(config)
-    _tell(listener.begin, work.todo, done=work.done, reused=len(ended))
+    _tell(listener.begin, work.todo, done=work.done, failed=work.failed, reused=len(ended))
     events = EXECUTORS[options.executor](work.todo, jobs=options.jobs, timeout_seconds=options.timeout_seconds)
     try:
         with closing(events):
@@ -200,17 +212,20 @@ def _exit_code(made: Report) -> int:
     return EXIT_OK if all(status is Status.DONE for status in ended) else EXIT_RUNS_FAILED
 
 
-def _stopped(store: Store, work: Work, ended: Sequence[RunRecord], exit_code: int, why: str) -> Swept:
+def _unfinished(store: Store) -> Report:
     """What there is after a stop; the tables are made again unless the disk is full."""
     try:
-        made = report.rebuild(store)
+        return report.rebuild(store)
     except StorageError:
-        made = report.read(store)
+        return report.read(store)
+
+
+def _left(work: Work, ended: Sequence[RunRecord]) -> str:
+    """`2 done, 1 failed, 3 to do`."""
     failed = sum(record.status is not Status.DONE for record in ended)
     counts = {
         "done": work.done + len(ended) - failed,
-        "failed": failed,
+        "failed": work.failed + failed,
         "to do": len(work.todo) + len(work.reusable) - len(ended),
     }
-    told = ", ".join(f"{count} {word}" for word, count in counts.items() if count or word != "failed")
-    return Swept(store=store, report=made, exit_code=exit_code, message=f"{why}: {told}; the same command continues")
+    return ", ".join(f"{count} {word}" for word, count in counts.items() if count or word != "failed")

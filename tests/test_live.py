@@ -49,7 +49,7 @@ class TestPlainLines:
     @pytest.mark.parametrize(("encoding", "width"), [("utf-8", 20), ("ascii", 80), ("cp1252", 200)])
     def test_a_line_a_finished_run_and_no_control_characters(self, encoding: str, width: int) -> None:
         view, raw = self.view(encoding, width=width)
-        view.begin(CONFIGS, done=3, reused=1)
+        view.begin(CONFIGS, done=3, failed=0, reused=1)
         for config in CONFIGS:
             view.event(Started(config))
             view.event(progress(config))
@@ -67,7 +67,7 @@ class TestPlainLines:
         now = 0.0
         monkeypatch.setattr("normexp.views.live.time.monotonic", lambda: now)
         view, raw = self.view()
-        view.begin(CONFIGS, done=0, reused=0)
+        view.begin(CONFIGS, done=0, failed=0, reused=0)
         view.event(Started(CONFIGS[0]))
         now = 61.0
         view.event(progress(CONFIGS[0]))
@@ -76,8 +76,15 @@ class TestPlainLines:
 
     def test_nothing_to_do_is_said(self) -> None:
         view, raw = self.view()
-        view.begin([], done=4, reused=0)
+        view.begin([], done=4, failed=0, reused=0)
         assert raw.getvalue().decode() == "4 done, nothing to do\n"
+
+    @pytest.mark.parametrize(("failed", "them"), [(1, "it"), (3, "them")])
+    def test_failed_runs_are_not_done(self, failed: int, them: str) -> None:
+        view, raw = self.view()
+        view.begin([], done=0, failed=failed, reused=0)
+        told = f"0 done, {failed} failed (--retry-failed runs {them} again), nothing to do\n"
+        assert raw.getvalue().decode() == told
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])

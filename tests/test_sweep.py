@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import weakref
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,7 +21,7 @@ from normexp.plan import Plan
 from normexp.record import RunRecord, Status
 from normexp.results.store import StorageError, Store
 from normexp.run import RunConfig
-from normexp.sweep import EXECUTORS, Options, Swept, run_sweep
+from normexp.sweep import EXECUTORS, Options, Swept, check_tasks, run_sweep
 from normexp.tasks import Task
 
 TINY = {"depth": 1, "width": 8, "hidden": 8, "heads": 2, "vocab": 8, "batch": 4, "steps": 3, "eval_every": 2}
@@ -35,8 +36,8 @@ class Silent:
         self.events: list[Event] = []
         self.ended = 0
 
-    def begin(self, todo: Sequence[RunConfig], *, done: int, reused: int) -> None:
-        self.todo, self.reused = todo, reused
+    def begin(self, todo: Sequence[RunConfig], *, done: int, failed: int, reused: int) -> None:
+        self.todo, self.reused, self.counts = todo, reused, (done, failed)
 
     def event(self, event: Event) -> None:
         self.events.append(event)
@@ -120,6 +121,7 @@ def test_an_interrupted_sweep_continues_to_the_same_numbers(tmp_path: Path) -> N
     assert stopped.exit_code == 130
     assert stopped.message == "stopped by SIGINT: 1 done, 3 to do; the same command continues"
     assert listener.ended == 1
+    assert stopped.stopped
     assert len(stopped.report.records) == 1
     assert (stopped.store.folder / "summary.md").exists()
     continued, listener = sweep(tmp_path / "b", plan())
@@ -142,6 +144,7 @@ class TestFailedRuns:
         assert swept.exit_code == 1
         again, listener = sweep(tmp_path, plan())
         assert (again.exit_code, len(listener.todo)) == (1, 0)
+        assert listener.counts == (0, 4)
         retried, listener = sweep(tmp_path, plan(), retry_failed=True)
         assert (retried.exit_code, len(listener.todo)) == (0, 4)
 
@@ -157,12 +160,12 @@ class TestFailedRuns:
 def test_an_interrupted_force_counts_what_it_has_done_itself(tmp_path: Path) -> None:
     sweep(tmp_path, plan())
     stopped, _ = sweep(tmp_path, plan(), StopsAfter(1), force=True)
-    assert stopped.message.startswith("stopped by SIGINT: 1 done, 3 to do")
+    assert stopped.message == "stopped by SIGINT: 1 done, 3 to do; the same command without --force continues"
 
 
 def test_a_display_that_has_gone_costs_no_run(tmp_path: Path) -> None:
     class Gone(Silent):
-        def begin(self, todo: Sequence[RunConfig], *, done: int, reused: int) -> None:
+        def begin(self, todo: Sequence[RunConfig], *, done: int, failed: int, reused: int) -> None:
             raise BrokenPipeError
 
         def event(self, event: Event) -> None:
@@ -260,6 +263,18 @@ def test_a_task_with_nothing_to_learn_is_refused_before_anything_is_written(tmp_
     with pytest.raises(UserError, match="nothing to learn"):
         sweep(tmp_path, plan(sharpness=[4.0, 0.01]))
     assert not list(tmp_path.iterdir())
+
+
+def test_tasks_are_checked_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[weakref.ref[Task]] = []
+
+    def check(task: Task) -> None:
+        assert not any(earlier() for earlier in checked)
+        checked.append(weakref.ref(task))
+
+    monkeypatch.setattr(Task, "check", check)
+    check_tasks(plan(sharpness=[4.0, 5.0, 6.0], seed=0).configs.values())
+    assert len(checked) == 3
 
 
 def test_a_task_beyond_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 from normexp import estimate
 from normexp.plan import Plan
@@ -12,7 +13,7 @@ from normexp.results.store import Store
 from normexp.sweep import Options, check, run_sweep, work_of
 from normexp.views import collapse, console, report
 from normexp.views.labels import plural
-from normexp.views.live import View, duration, names_of
+from normexp.views.live import View, duration, ended_text, names_of
 
 
 def screen() -> Console:
@@ -23,20 +24,28 @@ def screen() -> Console:
 def say(text: str) -> None:
     """A line on standard error, unless that has gone."""
     with suppress(OSError):
-        screen().print(console.Encodable(text), soft_wrap=True)
+        _line(screen(), text)
 
 
 def show(*parts: RenderableType) -> None:
-    """Print results."""
+    """Print results; plain text is never wrapped, so that paths can be copied."""
     output = console.output()
     for part in parts:
-        output.print(part)
+        if isinstance(part, str):
+            _line(output, part)
+        else:
+            output.print(part)
+
+
+def _line(target: Console, text: str) -> None:
+    target.print(Text(console.encodable(text, target.encoding)), soft_wrap=True)
 
 
 def execute(plan: Plan, options: Options) -> int:
     """Run a plan under the live view, then print its report and where it lies. Returns the exit code."""
     swept = run_sweep(plan, options, View(screen(), names_of(plan)))
-    show(console.console(swept.report), f"Tables and figures: {swept.store.folder}")
+    made = "Tables" if swept.stopped else "Tables and figures"
+    show(console.console(swept.report), f"{made}: {swept.store.folder}")
     if swept.message:
         say(swept.message)
     return swept.exit_code
@@ -52,7 +61,7 @@ def show_dry_run(plan: Plan, options: Options) -> None:
     seconds, basis = estimate.seconds(work.todo, records.values(), options.jobs)
     show(
         f"{plan.name}: {plural(points, 'point')}, {plural(runs, 'run')}, {points - runs} redundant",
-        f"{work.done} done, {len(work.reusable)} in other sweeps, {len(work.todo)} to do",
+        f"{ended_text(work.done, work.failed)}, {len(work.reusable)} in other sweeps, {len(work.todo)} to do",
         f"about {duration(seconds)} with {plural(options.jobs, 'worker')} ({basis})",
         f"folder: {store.folder}",
     )

@@ -38,6 +38,13 @@ def result_line(record: RunRecord) -> str:
     return f"{record.result_word}: loss {loss_text(result.final_val_loss or math.nan)}"
 
 
+def ended_text(done: int, failed: int, reused: int = 0) -> str:
+    """`4 done (1 from other sweeps), 2 failed (--retry-failed runs them again)`."""
+    copied = f" ({reused} from other sweeps)" if reused else ""
+    broken = f", {failed} failed (--retry-failed runs {'it' if failed == 1 else 'them'} again)" if failed else ""
+    return f"{done} done{copied}{broken}"
+
+
 def duration(seconds: float) -> str:
     """1:05, 2:03:04."""
     minutes, rest = divmod(round(seconds), 60)
@@ -64,12 +71,11 @@ class View:
         self._live: Live | None = None
         self._spoke = time.monotonic()
 
-    def begin(self, todo: Sequence[RunConfig], *, done: int, reused: int) -> None:
+    def begin(self, todo: Sequence[RunConfig], *, done: int, failed: int, reused: int) -> None:
         """Say what there is to do, and open the live view on a terminal."""
-        self.tally = Tally(todo=todo, done=done + reused)
-        copied = f" ({reused} from other sweeps)" if reused else ""
+        self.tally = Tally(todo=todo)
         rest = f"{len(todo)} to do" if todo else "nothing to do"
-        self._say(f"{done + reused} done{copied}, {rest}")
+        self._say(f"{ended_text(done + reused, failed, reused)}, {rest}")
         if todo and self.console.file.isatty() and not self.console.is_dumb_terminal:
             self._live = Live(self, console=self.console, refresh_per_second=5, transient=True)
             self._live.start()

@@ -29,7 +29,6 @@ class Tally:
     """Where a sweep stands, updated by its events."""
 
     todo: Sequence[RunConfig] = ()
-    done: int = 0
     started: float = field(default_factory=time.monotonic)
     running: dict[str, Running] = field(default_factory=dict)
     finished: list[RunRecord] = field(default_factory=list)

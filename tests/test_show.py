@@ -1,0 +1,59 @@
+"""What is printed around a sweep: lines that are not cut, on standard error and on standard output."""
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from normexp.cli import show
+from normexp.config import grid
+from normexp.interrupt import Stopped
+from normexp.sweep import Options
+from normexp.views.console import Uncut
+from normexp.views.pivot import TextTable
+
+LONG = "results/" + "a-long-folder-name-" * 8 + "end: " + "words " * 30 + "last"
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """A terminal of 80 columns for both streams."""
+    stream = io.StringIO()
+    terminal = Console(file=stream, width=80, force_terminal=True, color_system=None, highlight=False, markup=False)
+    monkeypatch.setattr(show, "screen", lambda: terminal)
+    monkeypatch.setattr("normexp.views.console.output", lambda: terminal)
+    return stream
+
+
+def test_a_message_loses_no_word_and_is_not_wrapped(narrow: io.StringIO) -> None:
+    show.say(LONG)
+    assert narrow.getvalue() == LONG + "\n"
+
+
+def test_paths_among_results_are_not_wrapped(narrow: io.StringIO) -> None:
+    show.show(Uncut(TextTable(title="t", header=("a",), rows=(("1",),))), LONG)
+    assert narrow.getvalue().endswith("\n" + LONG + "\n")
+
+
+def test_a_message_is_put_into_the_encoding_of_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(raw, encoding="ascii", write_through=True))
+    show.say("1–2 \x1b[2J")
+    assert raw.getvalue() == b"1-2 ?[2J\n"
+
+
+@pytest.mark.parametrize(("stop", "told"), [(True, "Tables: "), (False, "Tables and figures: ")])
+def test_figures_are_named_only_where_they_are_made(
+    stop: bool, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def made(*given: object) -> None:
+        if stop:
+            raise Stopped(2)
+
+    monkeypatch.setattr("normexp.views.report.write_figures", made)
+    keys = {"depth": 1, "width": 8, "hidden": 8, "heads": 2, "vocab": 8, "batch": 4, "steps": 2, "eval_every": 2}
+    plan = grid.plan_of(name="tiny", title="Tiny", groups=[("", keys)])
+    show.execute(plan, Options(out=tmp_path, jobs=1, executor="inline"))
+    assert capsys.readouterr().out.splitlines()[-1] == f"{told}{tmp_path / 'tiny'}"
