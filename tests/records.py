@@ -15,6 +15,15 @@ from normexp.run import RunConfig
 LOSSES = Losses(floor=1.5, guess=4.07, bigram=3.0)
 VOCAB = 64
 STEPS = 100
+ENVIRONMENT = {
+    "python": "3.11.7",
+    "torch": "2.13.0",
+    "numpy": "2.4.0",
+    "normexp": "0.1.0",
+    "platform": "Linux-6.1-x86_64",
+    "cpu_capability": "AVX2",
+    "torch_threads": 1,
+}
 
 
 def plan(
@@ -122,7 +131,7 @@ def _record(config: RunConfig, result: Result, traces: Traces, **rest: Any) -> R
     defaults: dict[str, Any] = {
         "log": "loss fell\n",
         "seconds": {"data": 0.2, "steps": 3.25, "eval": 0.1, "replay": 0.0, "total": 3.75},
-        "environment": {"torch": "2.13.0", "threads": 1, "normexp": "0.1.0"},
+        "environment": ENVIRONMENT,
     }
     return RunRecord(
         config=config,

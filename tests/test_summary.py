@@ -19,6 +19,7 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 from normexp.errors import UserError
+from normexp.execute import worker
 from normexp.plan import Pivot, Plan, Published
 from normexp.record import Outcome, RunRecord, Status
 from normexp.results.store import Store
@@ -276,7 +277,7 @@ def test_markdown_says_what_a_reader_must_know(tmp_path: Path) -> None:
     plan = made.plan({"norm": ["ln", "rms", "none"]}, depth=2)
     store = saved(tmp_path, plan, ["1.6", "1.7", "nan@3"])
     configs = list(plan.configs.values())
-    store.write(made.done(configs[0], 1.6, numerics=0, environment={"torch": "2.12", "threads": 2}))
+    store.write(made.done(configs[0], 1.6, numerics=0, environment={"torch": "2.12", "torch_threads": 2}))
     store.begin(made.plan({"norm": ["ln", "rms"]}, depth=2), [], force=False)
     (store.folder / "runs" / configs[1].run_id / "run.json").write_text("{")
     text = report.rebuild(store).markdown
@@ -286,7 +287,24 @@ def test_markdown_says_what_a_reader_must_know(tmp_path: Path) -> None:
     assert "Reference losses in nats: floor 1.500, guess 4.070, bigram 3.000." in text
     store.write(made.done(configs[1], 1.6))
     assert "different torch: 2.12 and 2.13.0" in report.rebuild(store).markdown
-    assert "different threads: 1 and 2" in report.rebuild(store).markdown
+    assert "different torch_threads: 1 and 2" in report.rebuild(store).markdown.replace("\\_", "_")
+
+
+@pytest.mark.parametrize("name", report.COMPARED)
+def test_another_environment_is_told_by_the_names_that_workers_store(name: str) -> None:
+    assert set(worker.environment()) == set(made.ENVIRONMENT)
+    first, second = made.plan({"norm": ["ln", "rms"]}).configs.values()
+    other = made.ENVIRONMENT | {name: "other"}
+    records = {"a": made.done(first, 1.6), "b": made.done(second, 1.6, environment=other)}
+    assert report.warnings(records, []) == [f"runs were made with different {name}: {made.ENVIRONMENT[name]} and other"]
+
+
+def test_strays_are_named_up_to_five_and_the_rest_counted() -> None:
+    ids = [f"id{index}" for index in range(8)]
+    assert report.warnings({}, ids[:5])[0].endswith(": id0, id1, id2, id3 and id4")
+    assert report.warnings({}, ids)[0] == (
+        "8 stored runs that no point asks for any more: id0, id1, id2, id3, id4 and 3 more"
+    )
 
 
 def test_no_runs_is_a_header_and_says_so(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_runs_csv_is_the_same_whatever_order_speed_or_machine(plan: Plan, tmp_pa
         records = list(some_records(plan).values())
         random.Random(index).shuffle(records)
         for record in records:
-            other = {"seconds": {"total": index + 0.5}, "environment": {"threads": index}, "reused_from": name}
+            other = {"seconds": {"total": index + 0.5}, "environment": {"torch_threads": index}, "reused_from": name}
             store.write(RunRecord(**{field: getattr(record, field) for field in RunRecord.__slots__} | other))
         report.rebuild(store)
         texts.append({path.name: path.read_bytes() for path in store.folder.glob("*.csv")})
@@ -115,7 +115,12 @@ def test_timings_have_seconds_environment_and_origin(plan: Plan) -> None:
     first = next(iter(records))
     table = tables.timings(plan, records).set_index("run_id")
     assert len(table) == 17
-    assert list(table.loc[first, ["data_seconds", "total_seconds", "threads", "torch"]]) == [0.2, 3.75, "1", "2.13.0"]
+    assert list(table.loc[first, ["data_seconds", "total_seconds", "torch_threads", "torch"]]) == [
+        0.2,
+        3.75,
+        "1",
+        "2.13.0",
+    ]
     assert set(table["reused_from"]) == {"", "other"}
 
 

@@ -19,8 +19,9 @@ from normexp.views.summary import conclusion, summarize
 if TYPE_CHECKING:
     import pandas as pd
 
-COMPARED = ("normexp", "torch", "threads")
-"""What of the environment must agree for losses to be comparable bit by bit."""
+COMPARED = ("normexp", "torch", "numpy", "cpu_capability", "torch_threads")
+"""What of a run's environment must agree for losses to be comparable bit by bit."""
+NAMED_STRAYS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,5 +119,6 @@ def warnings(records: Mapping[str, RunRecord], strays: list[str]) -> list[str]:
         if len(found) > 1:
             told.append(f"runs were made with different {name}: {listed(found)}")
     if strays:
-        told.append(f"{plural(len(strays), 'stored run')} that no point asks for any more: {listed(strays[:5])}")
+        named = strays[:NAMED_STRAYS] + ([f"{len(strays) - NAMED_STRAYS} more"] if len(strays) > NAMED_STRAYS else [])
+        told.append(f"{plural(len(strays), 'stored run')} that no point asks for any more: {listed(named)}")
     return told
