@@ -18,6 +18,8 @@ _FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\Z")
 _BOOLS = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
 MOST = 10**300
 """The largest size of any number, which a float can hold."""
+GUARD = 10**9
+"""An upper bound from here on only keeps numbers representable."""
 NONE_WORDS = frozenset({"none", "null", "~", ""})
 """Spellings (case folded) that mean the choice `none`."""
 
@@ -71,7 +73,7 @@ class Key:
         below = number < self.low or (self.low_open and number == self.low)
         above = number > self.high or (self.high_open and number == self.high)
         if below or above:
-            raise ValueError(f"{number!r} is out of range: {self.limits()}")
+            raise ValueError(f"{number!r} is out of range: {self.limits(guards=above)}")
         return number
 
     def canonical(self, value: Value, matters: bool) -> Value:
@@ -79,8 +81,8 @@ class Key:
         same: Value = self.synonyms.get(value, value) if matters else self.neutral
         return same
 
-    def limits(self) -> str:
-        """The allowed values in words."""
+    def limits(self, *, guards: bool = False) -> str:
+        """The allowed values in words; with `guards`, also an upper bound that nobody comes near."""
         if self.choices is not None:
             return ", ".join(self.choices())
         if self.kind is bool:
@@ -89,7 +91,7 @@ class Key:
         bounds = []
         if self.low > -math.inf:
             bounds.append(f"{'above' if self.low_open else 'at least'} {self.low:g}")
-        if self.high < math.inf:
+        if self.high < (math.inf if guards else GUARD):
             high = int(self.high) if self.kind is int else f"{self.high:g}"
             bounds.append(f"{'below' if self.high_open else 'at most'} {high}")
         return " ".join([noun, " and ".join(bounds)]).strip()

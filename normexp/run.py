@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from normexp.keys import Key, Value
@@ -149,17 +149,17 @@ class RunConfig:
     seed: int = _key(0, "seed of initial weights and of training batches", low=0, high=2**63 - 1)
 
     def __post_init__(self) -> None:
-        faults = []
+        faults: dict[str, str] = {}
         for name, key in KEYS.items():
             try:
                 object.__setattr__(self, name, key.check(getattr(self, name)))
             except ValueError as fault:
-                faults.append(f"{name}: {fault}")
+                faults[name] = f"{name}: {fault}"
         if not faults:
             self._resolve()
-            faults = self._clashes()
-        if faults:
-            raise ValueError("\n".join(faults))
+        told = [*faults.values(), *self._clashes(faults)]
+        if told:
+            raise ValueError("\n".join(told))
 
     def _resolve(self) -> None:
         if self.final_norm == "auto":
@@ -168,16 +168,19 @@ class RunConfig:
         if self.pos_embed == "auto":
             object.__setattr__(self, "pos_embed", "none" if self.mixer == "linear" else "learned")
 
-    def _clashes(self) -> list[str]:
-        faults = []
-        if _attends(self) and self.width % self.heads:
-            faults.append(f"heads: {self.heads} does not divide width {self.width}")
-        if _markov(self) and self.order >= self.seq_len:
-            faults.append(f"order: {self.order} is not below seq_len {self.seq_len}")
-        if _markov(self) and self.vocab ** min(self.order + 1, 25) > MAX_TABLE:
+    def _clashes(self, wrong: Container[str]) -> Iterator[str]:
+        """Keys that do not go together, each of them right by itself."""
+
+        def right(*names: str) -> bool:
+            return not any(name in wrong for name in names)
+
+        if right("depth", "mixer", "width", "heads") and _attends(self) and self.width % self.heads:
+            yield f"heads: {self.heads} does not divide width {self.width}"
+        if right("task", "order", "seq_len") and _markov(self) and self.order >= self.seq_len:
+            yield f"order: {self.order} is not below seq_len {self.seq_len}"
+        if right("task", "order", "vocab") and _markov(self) and self.vocab ** min(self.order + 1, 25) > MAX_TABLE:
             size = f"{self.vocab}^{self.order + 1}"
-            faults.append(f"order: the source has {size} probabilities, more than {MAX_TABLE}: lower order or vocab")
-        return faults
+            yield f"order: the source has {size} probabilities, more than {MAX_TABLE}: lower order or vocab"
 
     def canonical(self) -> RunConfig:
         """The same training with every key that does not matter at its neutral value."""

@@ -12,8 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import records
 
 from normexp.cli import app
+from normexp.results.store import Store
+from normexp.run import RunConfig
 
 PROGRAM = [sys.executable, "-m", "normexp"]
 TINY = "base: {depth: 1, width: 8, hidden: 8, heads: 2, vocab: 8, batch: 4, steps: 3, eval_every: 2}\n"
@@ -196,6 +199,14 @@ class TestViews:
         for name in run_ids(swept):
             done = run("repro", name, cwd=swept)
             assert (done.returncode, "bit-identical" in done.stdout) == (0, True), done.stdout + done.stderr
+
+    def test_repro_without_a_curve_is_no_difference(self, tmp_path: Path) -> None:
+        config = RunConfig(depth=1, width=8)
+        store = Store(tmp_path / "results" / "tiny")
+        store.begin(records.plan({"lr": [1e-3]}, name="tiny"), [], force=False)
+        store.write(records.failed(config))
+        done = run("repro", config.run_id, cwd=tmp_path)
+        assert (done.returncode, "no curve is stored" in done.stderr) == (2, True), done.stderr
 
     def test_repro_names_the_first_step_that_differs(self, swept: Path, tmp_path: Path) -> None:
         subprocess.run(["cp", "-r", str(swept / "results"), str(tmp_path / "results")], check=True)

@@ -3,8 +3,10 @@
 import math
 from dataclasses import replace
 
+import pytest
 import records
 
+from normexp.errors import UserError
 from normexp.record import CurveRow, RunRecord, Traces
 from normexp.run import RunConfig
 from normexp.views import repro
@@ -77,7 +79,10 @@ class TestRepro:
         assert repro.compare(NEAR.traces.curve, other.traces.curve).first_difference == 50
 
     def test_a_stored_run_without_a_curve_cannot_be_compared(self) -> None:
-        assert repro.verdict(with_curve(NEAR, []), NEAR) == ["the stored run has no curve to compare with"]
+        for stored in (with_curve(NEAR, []), replace(NEAR, traces=None), records.failed(NEAR.config)):
+            with pytest.raises(UserError, match="no curve is stored to compare with"):
+                repro.check(stored)
+        repro.check(NEAR)
 
     def test_environments_are_compared(self) -> None:
         other = replace(NEAR, environment={**NEAR.environment, "torch": "2.14.0"})

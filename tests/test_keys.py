@@ -100,3 +100,13 @@ def test_every_default_and_neutral_value_is_allowed() -> None:
         assert key.check(key.neutral) == key.neutral
         assert key.help
         assert key.limits()
+
+
+def test_a_bound_that_is_only_a_guard_is_told_where_it_is_passed() -> None:
+    assert KEYS["steps"].limits() == "a whole number at least 1"
+    assert KEYS["seed"].limits() == "a whole number at least 0"
+    assert KEYS["depth"].limits() == "a whole number at least 0 and at most 10000"
+    with pytest.raises(ValueError, match="at least 1 and at most 1000000000"):
+        KEYS["steps"].parse("1000000001")
+    with pytest.raises(ValueError, match=r"a whole number at least 1$"):
+        KEYS["steps"].parse("0")

@@ -67,3 +67,28 @@ def test_an_unknown_or_ambiguous_id_is_told(out: Path) -> None:
         library.find(out, "nosuch")
     with pytest.raises(UserError, match="part of 2 run ids"):
         library.find(out, "-ln-")
+
+
+def test_a_run_is_found_by_the_path_of_its_folder(out: Path) -> None:
+    run_id = sorted(Store(out / "one").ended())[0]
+    for name in (f"results/one/runs/{run_id}", f"{out}/one/runs/{run_id}/"):
+        assert library.find(out, name)[1].run_id == run_id
+
+
+@pytest.mark.parametrize("name", ["", ".", "/"])
+def test_an_empty_id_is_refused(out: Path, name: str) -> None:
+    with pytest.raises(UserError, match="empty run id"):
+        library.find(out, name)
+
+
+def test_ids_beyond_the_first_ten_are_counted(tmp_path: Path) -> None:
+    plan = records.plan({"lr": [1e-3 * k for k in range(1, 13)]}, name="many")
+    store = Store(tmp_path / "many")
+    store.begin(plan, [], force=False)
+    for config in plan.configs.values():
+        store.write(records.done(config, 1.9))
+    with pytest.raises(UserError) as caught:
+        library.find(tmp_path, "-lr")
+    assert caught.value.complaints[0] == "-lr is part of 12 run ids:"
+    assert len(caught.value.complaints) == 12
+    assert caught.value.complaints[-1] == "and 2 more"

@@ -83,6 +83,19 @@ def test_auto_is_resolved() -> None:
     assert RunConfig(mixer="linear").pos_embed == "none"
 
 
+def test_clashes_among_right_keys_come_with_the_other_faults() -> None:
+    with pytest.raises(ValueError, match="lr") as caught:
+        RunConfig(heads=3, width=16, lr=-1.0, order=5, seq_len=4, vocab=2)
+    assert [line.partition(":")[0] for line in str(caught.value).splitlines()] == ["lr", "heads", "order"]
+
+
+@pytest.mark.parametrize("wrong", [{"heads": "many"}, {"width": None}, {"mixer": 3}, {"depth": "x"}])
+def test_a_wrong_key_clashes_with_nothing(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))) as caught:
+        RunConfig(**{"heads": 3, "width": 16, **wrong})
+    assert len(str(caught.value).splitlines()) == 1
+
+
 def test_all_faults_come_at_once() -> None:
     with pytest.raises(ValueError, match=r"(?s)depth: .*lr: ") as caught:
         RunConfig(depth=-1, lr=0.0)

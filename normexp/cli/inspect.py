@@ -8,7 +8,7 @@ import typer
 
 from normexp.cli import options as common
 
-RunId = Annotated[str, typer.Argument(help="A run id, or a part of one that no other run has.")]
+RunId = Annotated[str, typer.Argument(help="A run id, a part of one that no other run has, or the path of its folder.")]
 
 
 def explain(run_id: RunId, out: common.Out = common.OUT) -> None:
@@ -36,6 +36,7 @@ def repro(run_id: RunId, out: common.Out = common.OUT) -> None:
     from normexp.views import repro as reproduction
 
     _, stored = library.find(out, run_id)
+    reproduction.check(stored)
     with stoppable():
         events = EXECUTORS["processes"]([stored.config], jobs=1)
         now = next(event.record for event in events if isinstance(event, Finished))

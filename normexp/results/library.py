@@ -11,6 +11,9 @@ from normexp.errors import UserError
 from normexp.record import RunRecord
 from normexp.results.store import Store
 
+MOST_IDS = 10
+"""Ids that are listed where a part of one fits several."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shelf:
@@ -49,14 +52,18 @@ def _shelf(store: Store) -> Shelf:
 def find(out: Path, name: str) -> tuple[Store, RunRecord]:
     """A run with its traces, and the sweep that holds it, by its id or any part that only one has. Raises UserError.
 
-    Where several sweeps hold it, the first whose record can be read.
+    The path of its folder does as well. Where several sweeps hold it, the first whose record can be read.
     """
+    name = Path(name).name
+    if not name:
+        raise UserError("an empty run id: write the id of a run, or a part of one")
     matches = [(store, run_id) for store in sweeps(out) for run_id in store.ended() if name in run_id]
     ids = sorted({run_id for _, run_id in matches})
     if not ids:
         raise UserError(f"{name}: no run of that id under {out}; `normexp list` names the sweeps there")
     if len(ids) > 1 and name not in ids:
-        raise UserError(f"{name} is part of {len(ids)} run ids:", *ids[:10])
+        more = [f"and {len(ids) - MOST_IDS} more"] if len(ids) > MOST_IDS else []
+        raise UserError(f"{name} is part of {len(ids)} run ids:", *ids[:MOST_IDS], *more)
     complaints: list[str] = []
     for store, run_id in matches:
         if run_id in (name, ids[0]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from normexp.errors import UserError
 from normexp.record import CurveRow, RunRecord
 
 
@@ -16,6 +17,12 @@ class Comparison:
     first_difference: int | None
     stored: float | None = None
     now: float | None = None
+
+
+def check(stored: RunRecord) -> None:
+    """Raise UserError where there is nothing to compare with, which is no difference."""
+    if stored.traces is None or not stored.traces.curve:
+        raise UserError(f"{stored.run_id}: {stored.status}, and no curve is stored to compare with")
 
 
 def compare(stored: Sequence[CurveRow], now: Sequence[CurveRow]) -> Comparison:
@@ -34,8 +41,6 @@ def verdict(stored: RunRecord, now: RunRecord) -> list[str]:
     """The comparison in lines, with the versions and threads of both."""
     if stored.traces is None or now.traces is None or now.result is None:
         return [f"the run could not be made again: {now.status}: {now.error}"]
-    if not stored.traces.curve:
-        return ["the stored run has no curve to compare with"]
     found = compare(stored.traces.curve, now.traces.curve)
     if found.first_difference is None:
         lines = [f"bit-identical over {found.steps} steps"]
