@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
+import pandas as pd
+
 from normexp.outcome import judge
 from normexp.plan import Pivot, Plan, Point, Published
 from normexp.record import CurveRow, Death, Losses, Result, RunRecord, SignalRow, Status, Traces
 from normexp.run import RunConfig
+from normexp.views import tables
 
 LOSSES = Losses(floor=1.5, guess=4.07, bigram=3.0)
 VOCAB = 64
@@ -125,6 +128,26 @@ def failed(config: RunConfig, status: Status = Status.FAILED) -> RunRecord:
     return RunRecord(
         config=config, status=status, error="Traceback: it broke", traces=Traces(curve=()), log="started\n"
     )
+
+
+def end(config: RunConfig, how: str) -> RunRecord | None:
+    """A record of this kind: a loss, nan@step, a status, `slow` (a falling plateau), or pending."""
+    if how == "pending":
+        return None
+    if how in {status.value for status in Status}:
+        return failed(config, Status(how))
+    if "@" in how:
+        kind, step = how.split("@")
+        return dead(config, int(step), kind=kind)
+    initial = {"unsettled": 150.0, "slow": 12.0}.get(how, 4.3)
+    losses = {"learned": 1.9, "plateau": 4.065, "slow": 4.065, "unsettled": 100.0, "diverged": 1e9}
+    return done(config, losses[how] if how in losses else float(how), initial=initial)
+
+
+def runs_of(made: Plan, ends: list[str]) -> pd.DataFrame:
+    """The plan's runs with these ends, in order."""
+    found = {run_id: end(config, how) for (run_id, config), how in zip(made.configs.items(), ends, strict=True)}
+    return tables.runs(made, {run_id: record for run_id, record in found.items() if record is not None})
 
 
 def _record(config: RunConfig, result: Result, traces: Traces, **rest: Any) -> RunRecord:

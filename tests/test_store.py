@@ -224,7 +224,10 @@ def test_a_younger_key_takes_its_neutral_value(store: Store, plan: Plan) -> None
             "result.init_val_loss: '4' is not a n",
         ),
         (lambda text: text.replace('"data": 0.2', '"data": null'), "seconds.data: None is not a number"),
-        (lambda text: text.replace('"torch_threads": 1', '"torch_threads": []'), r"environment.torch_threads: \[\] is not a"),
+        (
+            lambda text: text.replace('"torch_threads": 1', '"torch_threads": []'),
+            r"environment.torch_threads: \[\] is not a",
+        ),
         (lambda text: text.replace('"parameters": 123456', '"parameters": 1e3'), "1000.0 is not a whole number"),
         (lambda text: text.replace('"parameters": 123456', '"parameters": 1' + "0" * 30), "whole number of 64 bits"),
         (lambda text: text.replace('"guess": 4.07', '"guess": 1.5'), "nothing to learn"),

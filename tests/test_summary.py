@@ -16,41 +16,22 @@ import records as made
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from records import end, runs_of
 from rich.console import Console
 
 from normexp.errors import UserError
 from normexp.execute import worker
 from normexp.plan import Pivot, Plan, Published
-from normexp.record import Outcome, RunRecord, Status
+from normexp.record import Outcome
 from normexp.results.store import Store
-from normexp.run import RunConfig
-from normexp.views import report, tables
+from normexp.views import report
+from normexp.views.conclusion import conclusion
 from normexp.views.console import console, encodable, output
 from normexp.views.labels import listed, loss_text, range_text, value_text
 from normexp.views.pivot import cell_text, pivot
-from normexp.views.summary import best, by_loss, cells, conclusion, summarize, t_quantile
+from normexp.views.summary import best, by_loss, cells, summarize, t_quantile
 
 OUTCOMES = [outcome.value for outcome in Outcome]
-
-
-def end(config: RunConfig, how: str) -> RunRecord | None:
-    """A record of this kind: a loss, nan@step, a status, or pending."""
-    if how == "pending":
-        return None
-    if how in {status.value for status in Status}:
-        return made.failed(config, Status(how))
-    if "@" in how:
-        kind, step = how.split("@")
-        return made.dead(config, int(step), kind=kind)
-    initial = 150.0 if how == "unsettled" else 4.3
-    losses = {"learned": 1.9, "plateau": 4.065, "unsettled": 100.0, "diverged": 1e9}
-    return made.done(config, losses[how] if how in losses else float(how), initial=initial)
-
-
-def runs_of(plan: Plan, ends: list[str]) -> pd.DataFrame:
-    """The plan's runs with these ends, in order."""
-    found = {run_id: end(config, how) for (run_id, config), how in zip(plan.configs.items(), ends, strict=True)}
-    return tables.runs(plan, {run_id: record for run_id, record in found.items() if record is not None})
 
 
 def seeds(*ends: str) -> tuple[Plan, pd.DataFrame]:
@@ -135,71 +116,26 @@ def test_a_redundant_point_shows_its_run_in_each_cell() -> None:
     assert conclusion(plan, runs_of(plan, ["1.6", "1.8", "nan@12"])).startswith("2 of 3 finished runs learned")
 
 
-def test_conclusion_names_the_axis_that_separates() -> None:
-    plan = made.plan({"position": ["post", "pre"], "warmup": [0, 200], "lr": [1e-4, 3.16227766e-3]})
-    text = conclusion(plan, runs_of(plan, ["plateau", "plateau", "2.5", "plateau", "1.9", "1.8", "2.0", "1.7"]))
-    assert text == (
-        "5 of 8 finished runs learned; 3 ended on a plateau. "
-        "What separates them most is position (learned: post 1 of 4, pre 4 of 4). "
-        "Lowest final loss: 1.700 with position pre, warmup 200, lr 0.00316 (floor 1.500, guess 4.070)."
-    )
-
-
-def test_conclusion_names_what_all_that_did_not_learn_share() -> None:
-    plan = made.plan({"position": ["post", "pre"], "lr": [1e-4, 1e-3, 1e-2]})
-    text = conclusion(plan, runs_of(plan, ["1.9", "1.9", "plateau", "1.9", "1.9", "1.9"]))
-    assert "All" not in text, "one run shares everything with itself"
-    plan = made.plan({"position": ["post", "pre"], "lr": [1e-4, 1e-3, 1e-2], "warmup": [0, 9]})
-    ends = ["1.9"] * 3 + ["plateau"] * 3 + ["1.9"] * 6
-    text = conclusion(plan, runs_of(plan, ends))
-    assert "is position (learned: post 3 of 6, pre 6 of 6). Lowest" in text
-    plan = made.plan({"lr": [1e-4, 1e-3, 1e-2], "position": ["post", "pre"], "warmup": [0, 9]})
-    text = conclusion(plan, runs_of(plan, ["1.9"] * 8 + ["plateau"] * 2 + ["1.9"] * 2))
-    assert (
-        "lr (learned: 0.0001 4 of 4, 0.001 4 of 4, 0.01 2 of 4). All 2 that did not learn have position post." in text
-    )
-
-
-@pytest.mark.parametrize(
-    ("ends", "told"),
-    [
-        (["pending"] * 4, "No run has come to a result yet: 4 pending."),
-        (["failed", "killed", "timeout", "interrupted"], "No run has come to a result yet: 3 failed and 1 pending."),
-        (["1.6", "1.7", "1.8", "1.9"], "4 of 4 finished runs learned. The outcome is the same everywhere."),
-        (["nan@3", "inf@9", "nan@7", "nan@9"], "0 of 4 finished runs learned; 4 died non-finite (step 3–9)."),
-        (["nan@3", "inf@9", "nan@7", "nan@9"], "No cell has a finite median loss."),
-        (["1.6", "nan@9", "nan@7", "1.9"], "No axis changes how many learn."),
-        (["plateau", "diverged", "plateau", "plateau"], "No axis changes how many learn."),
-        (["1.6", "pending", "pending", "pending"], "1 of 1 finished run learned; 3 pending. Lowest"),
-    ],
-)
-def test_conclusion_is_honest(ends: list[str], told: str) -> None:
-    plan = made.plan({"norm": ["ln", "rms"], "lr": [1e-3, 1e-2]})
-    assert told in conclusion(plan, runs_of(plan, ends))
-
-
-def test_an_axis_with_many_values_is_told_by_its_ends() -> None:
-    rates = [index * 1e-4 for index in range(1, 21)]
-    plan = made.plan({"lr": rates})
-    text = conclusion(plan, runs_of(plan, ["1.8"] * 19 + ["nan@5"]))
-    assert "(learned: 0.0001 1 of 1, 0.002 0 of 1)" in text
-
-
 @pytest.mark.parametrize(
     ("ends", "text"),
     [
         (["1.865"], "1.865"),
         (["plateau"], "plateau 4.07"),
         (["nan@12"], "nan @12"),
-        (["diverged"], "diverged 1e+09"),
-        (["unsettled"], "unsettled 100"),
+        (["diverged"], "diverged 1e+09, rising"),
+        (["unsettled"], "unsettled 100, falling"),
         (["timeout"], "timeout"),
         (["interrupted"], "pending"),
         (["pending"], "pending"),
-        (["1.85", "1.87", "1.89"], "1.87 ± 0.02 (3)"),
-        (["1.87", "nan@12", "nan@33"], "1.87 (1 of 3); 2 of 3 nan @12–33"),
+        (["slow"], "plateau 4.07, falling"),
+        (["slow", "slow"], "plateau 4.065 ± 0.000 (2), falling"),
+        (["slow", "plateau", "slow"], "plateau 4.065 ± 0.000 (3), 2 falling"),
+        (["slow", "1.6"], "1.600 (1 of 2); plateau 4.065 (1 of 2), falling"),
+        (["2.5654", "2.5654"], "2.565 ± 0.000 (2)"),
+        (["1.85", "1.87", "1.89"], "1.870 ± 0.020 (3)"),
+        (["1.87", "nan@12", "nan@33"], "1.870 (1 of 3); 2 of 3 nan @12–33"),
         (["nan@12", "inf@12"], "2 of 2 nan/inf @12"),
-        (["pending", "plateau", "1.6"], "1.60 (1 of 3); plateau 4.07 (1 of 3); 1 of 3 pending"),
+        (["pending", "plateau", "1.6"], "1.600 (1 of 3); plateau 4.065 (1 of 3); 1 of 3 pending"),
     ],
 )
 def test_cell_text(ends: list[str], text: str) -> None:
@@ -219,7 +155,22 @@ def test_pivot_is_laid_out_as_asked_with_the_published_text_beside() -> None:
     assert first.header == ("norm", "lr 0.001", "lr 0.00316")
     assert first.rows == (("none", "nan @12 [NaN]", "nan @4"), ("ln", "1.600", "1.800"))
     assert second.rows == (("none", "nan @13 [NaN]", "nan @5"), ("ln", "1.700", "plateau 4.07"))
-    assert first.note == "In brackets: Table 2."
+    assert (first.note, second.note) == ("", "In brackets: Table 2."), "once for both"
+
+
+def test_what_cells_of_several_seeds_mean_is_told_once() -> None:
+    axes = {"norm": ["ln", "rms"], "warmup": [0, 9], "seed": [0, 1]}
+    plan = made.plan(
+        axes,
+        pivot=Pivot(rows=("norm",), columns=()),
+        published=[Published(where={"norm": "ln", "warmup": 0}, text="2.44", source="Table 2")],
+    )
+    notes = [table.note for table in pivot(plan, runs_of(plan, ["1.6"] * 8))]
+    assert notes == ["In brackets: Table 2.", "Cells of several seeds: mean ± std over seeds (k of n)."]
+    plan = made.plan(axes | {"seed": [0]}, pivot=Pivot(rows=("norm",), columns=()))
+    assert [table.note for table in pivot(plan, runs_of(plan, ["1.6"] * 4))] == ["", ""]
+    plan = made.plan(axes | {"lr": []}, pivot=Pivot(rows=("norm",), columns=()))
+    assert pivot(plan, runs_of(plan, [])) == []
 
 
 def test_pivot_rows_stand_together() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from normexp.keys import Value
@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 
 Combination = tuple[Value, ...]
 
+SEVERAL = "Cells of several seeds: mean ± std over seeds (k of n)."
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextTable:
-    """A table as text: each row has as many cells as the header. `note` stands below it."""
+    """A table as text: each row has as many cells as the header. `note` stands below it, for the tables above too."""
 
     title: str
     header: tuple[str, ...]
@@ -45,7 +47,16 @@ def pivot(plan: Plan, runs: pd.DataFrame) -> list[TextTable]:
     for group in groups.values():
         rest = {key: value for key, value in group[0].values.items() if key not in named}
         tables.append(_table(values_text(rest), row_keys, column_keys, group, plan.published))
-    return tables
+    several = any(len(cell.runs) > 1 for group in groups.values() for cell in group)
+    return _noted_once(tables, SEVERAL if several else "")
+
+
+def _noted_once(tables: Sequence[TextTable], last: str) -> list[TextTable]:
+    """Each note below the last table that has it; what holds for all of them below the last table."""
+    place = {table.note: index for index, table in enumerate(tables)}
+    notes = [table.note if place[table.note] == index else "" for index, table in enumerate(tables)]
+    notes[-1:] = [" ".join(filter(None, (note, last))) for note in notes[-1:]]
+    return [replace(table, note=note) for table, note in zip(tables, notes, strict=True)]
 
 
 def _table(
@@ -102,7 +113,7 @@ def _heading(keys: Sequence[str], values: Sequence[Value]) -> str:
 
 
 def cell_text(cell: Cell) -> str:
-    """`1.865`, `plateau 4.07`, `nan @12`; of several runs `1.87 ± 0.02 (3)`, `1.87 (1 of 3); 2 of 3 nan @12–33`."""
+    """`1.865`, `plateau 4.07, falling`, `nan @12`; of several runs `1.870 ± 0.020 (3)`, `2 of 3 nan @12–33`."""
     groups: dict[str, list[Run]] = {}
     for run in sorted(cell.runs, key=_rank):
         groups.setdefault(_kind(run), []).append(run)
@@ -130,7 +141,7 @@ def _single(kind: str, run: Run) -> str:
     if run["outcome"] == Outcome.NONFINITE:
         return f"{run['kind']} @{run['step']}"
     loss = final_loss(run)
-    return loss_text(loss) if kind == Outcome.LEARNED else f"{kind} {loss_text(loss, 2)}"
+    return loss_text(loss) if kind == Outcome.LEARNED else f"{kind} {loss_text(loss, 2)}{_trends([run])}"
 
 
 def _several(kind: str, found: Sequence[Run], total: int) -> str:
@@ -142,6 +153,14 @@ def _several(kind: str, found: Sequence[Run], total: int) -> str:
         kinds = "/".join(sorted({run["kind"] for run in found}, reverse=True))
         return f"{len(found)} of {total} {kinds} @{range_text(run['step'] for run in found)}"
     losses = [final_loss(run) for run in found]
-    word = "" if kind == Outcome.LEARNED else f"{kind} "
-    spread = f" ± {loss_text(statistics.stdev(losses), 2)}" if len(losses) > 1 else ""
-    return f"{word}{loss_text(statistics.fmean(losses), 2)}{spread} {share}"
+    spread = f" ± {loss_text(statistics.stdev(losses))}" if len(losses) > 1 else ""
+    mean = f"{loss_text(statistics.fmean(losses))}{spread} {share}"
+    return mean if kind == Outcome.LEARNED else f"{kind} {mean}{_trends(found)}"
+
+
+def _trends(found: Sequence[Run]) -> str:
+    """`, falling` or `, 2 falling, 1 rising`: how those that did not learn still moved when training ended."""
+    counts = {trend: sum(run["trend"] == trend for run in found) for trend in ("falling", "rising")}
+    return "".join(
+        f", {trend}" if count == len(found) else f", {count} {trend}" for trend, count in counts.items() if count
+    )

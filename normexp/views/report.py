@@ -11,10 +11,11 @@ from normexp.plan import Plan
 from normexp.record import RunRecord, Traces
 from normexp.results.store import FIGURES, Store
 from normexp.views import tables
+from normexp.views.conclusion import conclusion
 from normexp.views.labels import listed, plural
 from normexp.views.markdown import document, table_text
 from normexp.views.pivot import TextTable, pivot
-from normexp.views.summary import conclusion, summarize
+from normexp.views.summary import summarize
 
 if TYPE_CHECKING:
     import pandas as pd

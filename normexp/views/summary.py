@@ -1,4 +1,4 @@
-"""From runs to cells: counts that add up, medians in which the dead count, and one sentence of conclusion.
+"""From runs to cells: counts that add up, and medians in which the dead count.
 
 A cell is a combination of label and axes without the seed. A run that answers several points counts in each cell that
 asks for it.
@@ -16,21 +16,11 @@ from normexp.keys import Value
 from normexp.plan import Plan, Point
 from normexp.record import SURVIVED, Outcome, Status
 from normexp.views import tables
-from normexp.views.labels import listed, loss_text, plural, range_text, value_text, values_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FAILED = (Status.FAILED, Status.KILLED, Status.TIMEOUT)
-LISTED_VALUES = 6
-"""An axis with more values is told by its best and its worst in the conclusion."""
-
-VERBS = {
-    Outcome.PLATEAU: "ended on a plateau",
-    Outcome.UNSETTLED: "never settled",
-    Outcome.DIVERGED: "diverged",
-    Outcome.NONFINITE: "died non-finite",
-}
 
 Run = dict[str, Any]
 """A row of runs.csv; missing numbers are NaN or NA."""
@@ -110,10 +100,11 @@ def best(found: Sequence[Cell]) -> Cell | None:
     Within one task that is the lowest median loss; between tasks, losses do not compare.
     """
     finite = [cell for cell in found if math.isfinite(cell.median)]
-    return max(finite, key=_fraction) if finite else None
+    return max(finite, key=fraction) if finite else None
 
 
-def _fraction(cell: Cell) -> float:
+def fraction(cell: Cell) -> float:
+    """Learned fraction at the median of a cell that has a result."""
     run = cell.done[0]
     return float((run["guess"] - cell.median) / (run["guess"] - run["floor"]))
 
@@ -156,96 +147,3 @@ def t_quantile(freedom: int) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, 0.975))
-
-
-def conclusion(plan: Plan, runs: pd.DataFrame) -> str:
-    """What happened, which axis made the difference, and where the loss is lowest: derived from outcomes alone."""
-    found = cells(plan, runs)
-    rows: list[Run] = list({run["run_id"]: run for cell in found for run in cell.runs}.values())
-    done = [run for run in rows if run["status"] == Status.DONE]
-    if not rows:
-        return "No runs."
-    unfinished = _unfinished(rows)
-    if not done:
-        return f"No run has come to a result yet: {unfinished}."
-    sentences = [_happened(done) + (f"; {unfinished}." if unfinished else ".")]
-    sentences.append(_difference(plan, found, done))
-    top = best(found)
-    sentences.append(_best(top, found) if top else "No cell has a finite median loss.")
-    return " ".join(sentence for sentence in sentences if sentence)
-
-
-def _happened(done: Sequence[Run]) -> str:
-    outcomes = [run["outcome"] for run in done]
-    parts = [f"{outcomes.count(outcome)} {verb}" for outcome, verb in VERBS.items() if outcome in outcomes]
-    deaths = range_text(run["step"] for run in done if run["outcome"] == Outcome.NONFINITE)
-    if deaths:
-        parts[-1] += f" (step {deaths})"
-    learned = f"{outcomes.count(Outcome.LEARNED)} of {plural(len(done), 'finished run')} learned"
-    return f"{learned}; {listed(parts)}" if parts else learned
-
-
-def _unfinished(rows: Sequence[Run]) -> str:
-    failed = sum(run["status"] in FAILED for run in rows)
-    pending = sum(run["status"] != Status.DONE for run in rows) - failed
-    parts = [f"{count} {word}" for count, word in ((failed, "failed"), (pending, "pending")) if count]
-    return listed(parts) if parts else ""
-
-
-def _difference(plan: Plan, found: Sequence[Cell], done: Sequence[Run]) -> str:
-    if len(done) < 2:
-        return ""
-    if len({run["outcome"] for run in done}) == 1:
-        return "The outcome is the same everywhere."
-    shares = {axis: _shares(axis, found) for axis in (*plan.axes, "label") if axis != "seed"}
-    widest = max(shares, key=lambda axis: _spread(shares[axis]))
-    told = shares[widest]
-    if _spread(told) == 0:
-        return "No axis changes how many learn."
-    if len(told) > LISTED_VALUES:
-        told = [max(told, key=_share), min(told, key=_share)]
-    texts = [f"{value_text(widest, value)} {learned} of {count}" for value, learned, count in told]
-    separated = f"What separates them most is {widest} (learned: {', '.join(texts)})."
-    others = {axis: told for axis, told in shares.items() if axis != widest}
-    return " ".join([separated, *_shared_fate(others, sum(run["outcome"] != Outcome.LEARNED for run in done))])
-
-
-def _shared_fate(shares: dict[str, list[tuple[Value, int, int]]], stuck: int) -> list[str]:
-    """A sentence for each axis of which one value has all of the runs that did not learn, if they are several."""
-    told = []
-    for axis, values in shares.items():
-        losers = [value for value, learned, count in values if learned < count]
-        if len(losers) == 1 and len(values) > 1 and stuck > 1:
-            told.append(f"All {stuck} that did not learn have {axis} {value_text(axis, losers[0])}.")
-    return told
-
-
-def _shares(axis: str, found: Sequence[Cell]) -> list[tuple[Value, int, int]]:
-    """(value, learned, done) over the distinct done runs of each value."""
-    by_value: dict[Value, dict[str, bool]] = {}
-    for cell in found:
-        outcomes = by_value.setdefault(cell.values[axis], {})
-        outcomes |= {run["run_id"]: run["outcome"] == Outcome.LEARNED for run in cell.done}
-    return [(value, sum(told.values()), len(told)) for value, told in by_value.items() if told]
-
-
-def _share(told: tuple[Value, int, int]) -> float:
-    return told[1] / told[2]
-
-
-def _spread(told: Sequence[tuple[Value, int, int]]) -> float:
-    shares = [_share(value) for value in told]
-    return max(shares) - min(shares)
-
-
-def _best(cell: Cell, found: Sequence[Cell]) -> str:
-    run, count = cell.done[0], len(cell.done)
-    name = values_text(cell.values) or "the one cell"
-    references = f"floor {loss_text(run['floor'])}, guess {loss_text(run['guess'])}"
-    if len({(run["floor"], run["guess"]) for cell in found for run in cell.done}) > 1:
-        return (
-            f"The most is learned with {name}: {_fraction(cell):.0%} of what there is, "
-            f"loss {loss_text(cell.median)} ({references})."
-        )
-    what = "final loss" if count == 1 else f"median final loss of {plural(count, 'run')}"
-    return f"Lowest {what}: {loss_text(cell.median)} with {name} ({references})."
