@@ -150,6 +150,31 @@ def test_lr_sensitivity_counts_the_dead_as_infinite(plan: Plan, records: dict[st
     render(figure)
 
 
+@pytest.mark.parametrize("seeds", [[0], [0, 1]])
+def test_lines_that_die_at_one_rate_have_a_cross_each(seeds: list[int]) -> None:
+    axes = {"norm": ["ln", "rms", "none"], "lr": [1e-4, 1e-3, 1e-2], "seed": seeds}
+    plan = made.plan(axes, depth=2)
+    ends = {
+        run_id: made.dead(config, 3) if config.lr > 5e-3 else made.done(config, 1.9)
+        for run_id, config in plan.configs.items()
+    }
+    found = figuredata.lr_sensitivity(plan, tables.runs(plan, ends))
+    assert found is not None
+    figure = draw_lr_sensitivity(found)
+    figure.draw_without_rendering()
+    drawn = [line for line in figure.axes[0].lines if line.get_marker() == "X"]
+    assert len({line.get_color() for line in drawn}) == 3
+    places = sorted(float(line.get_transform().transform(line.get_xydata()[0])[0]) * 72 / figure.dpi for line in drawn)
+    low, high = figure.axes[0].get_xlim()
+    assert low < 1e-4 < 1e-2 < high, "the rate at which all died is in the frame"
+    middle = float(figure.axes[0].transData.transform((1e-2, 2.0))[0]) * 72 / figure.dpi
+    assert places[1] == pytest.approx(middle)
+    assert min(places[1] - places[0], places[2] - places[1]) >= 8, "a cross is 8 points wide"
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert ("non-finite" if len(seeds) == 1 else "non-finite (k/n: k of n runs)") in names
+    assert [text.get_text() for text in figure.axes[0].texts].count("2/2") == (0 if len(seeds) == 1 else 3)
+
+
 def test_lr_sensitivity_needs_two_rates() -> None:
     plan = made.plan({"norm": ["ln", "rms"]})
     assert figuredata.lr_sensitivity(plan, tables.runs(plan, {})) is None

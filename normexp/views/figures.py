@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
+from matplotlib.transforms import ScaledTranslation
 
 from normexp.record import Outcome
 from normexp.views.canvas import (
@@ -32,6 +33,7 @@ from normexp.views.figuredata import (
     finite_range,
 )
 from normexp.views.labels import plural, shown, value_text
+from normexp.views.summary import Cell
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,6 +47,10 @@ ON_TOP: dict[str, Any] = {"clip_on": False, "zorder": 5}
 TRAINING: dict[str, Any] = {"linewidth": 0.8, "alpha": 0.4}
 NAMED_DEATHS = 4
 """Up to so many crosses of a panel have their step beside them."""
+CROSS_POINTS = 13
+"""Between the crosses of lines that die at one learning rate: less than a cross apart they would be one."""
+RATES_POINTS = 200
+"""About the width of a panel: crosses of one rate keep away from those of the next."""
 NAMED_RATES = 7
 """Up to so many learning rates are the ticks of their axis."""
 
@@ -101,22 +107,26 @@ def draw_lr_sensitivity(sensitivities: Sensitivities) -> Figure:
     rates = sorted({lr for line in lines for lr, _ in line.cells})
 
     def draw(ax: Axes, panel: Sequence[Sensitivity]) -> None:
-        ax.set(xlabel="learning rate", ylabel="final validation loss (nats)", xscale="log")
+        ax.set(xlabel="learning rate", ylabel="final validation loss (nats)", xscale="log", xlim=_rate_limits(rates))
         ax.xaxis.set_major_formatter(PLAIN_NUMBERS)
         if len(rates) <= NAMED_RATES:
             ax.set_xticks(rates, [value_text("lr", lr) for lr in rates])
             ax.xaxis.set_minor_locator(NullLocator())
-        dying = [line for line in panel if any(deaths(cell) for _, cell in line.cells)]
         for line in panel:
             _draw_sensitivity(ax, line, styles[line.label])
-        for index, line in enumerate(dying):
-            _mark_deaths(ax, line, styles[line.label]["color"], (index - (len(dying) - 1) / 2) * 0.03)
+        for rate in rates:
+            dead = [(line.label, cell) for line in panel for lr, cell in line.cells if lr == rate and deaths(cell)]
+            apart = min(CROSS_POINTS, RATES_POINTS / len(rates) / max(1, len(dead)))
+            for index, (label, cell) in enumerate(dead):
+                _mark_deaths(ax, rate, cell, styles[label]["color"], (index - (len(dead) - 1) / 2) * apart)
         mark_references(ax, [line.losses for line in panel if line.losses is not None])
         y.apply(ax)
 
     handles = {label: Line2D([], [], **style) for label, style in styles.items() if label}
-    if any(deaths(cell) for line in lines for _, cell in line.cells):
-        handles["non-finite (k of n runs)"] = Line2D([], [], color=GREY, **CROSS)
+    dead = [cell for line in lines for _, cell in line.cells if deaths(cell)]
+    if dead:
+        shares = " (k/n: k of n runs)" if any(len(cell.runs) > 1 for cell in dead) else ""
+        handles[f"non-finite{shares}"] = Line2D([], [], color=GREY, **CROSS)
     return panel_figure(sensitivities.title + _omitted(sensitivities.omitted, "line"), lines, draw, handles)
 
 
@@ -130,16 +140,21 @@ def _draw_sensitivity(ax: Axes, line: Sensitivity, style: dict[str, Any]) -> Non
         ax.fill_between([lr for lr, *_ in band], lows, highs, color=style["color"], alpha=0.15, linewidth=0)
 
 
-def _mark_deaths(ax: Axes, line: Sensitivity, color: str, shift: float) -> None:
-    """Crosses at the top, where no loss is drawn, shifted so that those of several lines stand side by side."""
-    for lr, cell in line.cells:
-        if deaths(cell):
-            at = lr * 10**shift
-            ax.plot([at], [1.0], transform=ax.get_xaxis_transform(), color=color, **CROSS, **ON_TOP)
-            if len(cell.runs) > 1:
-                share = f"{deaths(cell)}/{len(cell.runs)}"
-                where: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "size": 7, "color": color}
-                ax.annotate(share, (at, 1.0), (0, 5), xycoords=("data", "axes fraction"), **where)
+def _rate_limits(rates: Sequence[float]) -> tuple[float, float]:
+    """All rates with room beside them; matplotlib would not count those at which every line died."""
+    room = max(1.1, (rates[-1] / rates[0]) ** 0.05)
+    return rates[0] / room, rates[-1] * room
+
+
+def _mark_deaths(ax: Axes, lr: float, cell: Cell, color: str, shift_points: float) -> None:
+    """A cross at the top, where no loss is drawn, shifted so that those of several lines stand side by side."""
+    to_inches = ax.figure.dpi_scale_trans
+    beside = ax.get_xaxis_transform() + ScaledTranslation(shift_points / 72, 0, to_inches)
+    ax.plot([lr], [1.0], transform=beside, color=color, **CROSS, **ON_TOP)
+    if len(cell.runs) > 1:
+        share = f"{deaths(cell)}/{len(cell.runs)}"
+        where: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "size": 7, "color": color}
+        ax.annotate(share, (lr, 1.0), (shift_points, 5), xycoords=("data", "axes fraction"), **where)
 
 
 def draw_layer_signal(signal: LayerSignal) -> Figure:
