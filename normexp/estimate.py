@@ -1,4 +1,4 @@
-"""How long runs will take, from how long stored ones took; without any, from a guess at the processor's rate."""
+"""How long runs will take, from how long stored ones took; without any, from a guess at the processor."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from normexp.run import RunConfig
 
 ASSUMED_RATE = 3e10
 """Floating-point operations a second of a training step on one core, where nothing has been measured."""
+ASSUMED_OVERHEAD_SECONDS = 4e-4
+"""What a block costs in a training step however small it is; head, loss and update together count as one."""
 BACKWARD = 3
 """Forward and backward cost this many forwards."""
 
@@ -23,19 +25,29 @@ def flops(config: RunConfig) -> float:
     return 2.0 * BACKWARD * tokens * (config.depth * block + width * config.vocab)
 
 
-def measured_rate(records: Iterable[RunRecord]) -> float | None:
-    """Operations a second that stored runs reached, over all their seconds; None without any."""
-    rates = [
-        flops(record.config) * record.result.steps_done / record.seconds["total"]
+def guess(config: RunConfig, steps: int) -> float:
+    """Seconds for so many steps on an assumed processor."""
+    return steps * (flops(config) / ASSUMED_RATE + ASSUMED_OVERHEAD_SECONDS * (config.depth + 1))
+
+
+def slowness(records: Iterable[RunRecord]) -> float | None:
+    """How many times as long as guessed stored runs took, over all their seconds; None without any."""
+    ratios = [
+        record.seconds["total"] / guess(record.config, record.result.steps_done)
         for record in records
         if record.result is not None and record.result.steps_done and record.seconds.get("total")
     ]
-    return statistics.median(rates) if rates else None
+    return statistics.median(ratios) if ratios else None
 
 
 def seconds(todo: Sequence[RunConfig], records: Iterable[RunRecord], jobs: int) -> tuple[float, str]:
-    """Seconds for the runs on `jobs` workers, and what the figure rests on."""
-    rate = measured_rate(records)
-    basis = "by stored runs" if rate is not None else "a guess: no run is stored yet"
-    work = [flops(config) * config.steps / (rate or ASSUMED_RATE) for config in todo]
+    """Seconds for the runs on `jobs` workers, and what the figure rests on: stored runs of the same mixer, or any."""
+    stored = list(records)
+    overall = slowness(stored)
+    basis = "by stored runs" if overall is not None else "a guess: no run is stored yet"
+    factors: dict[str, float] = {}
+    for mixer in {config.mixer for config in todo}:
+        alike = slowness(record for record in stored if record.config.mixer == mixer)
+        factors[mixer] = alike or overall or 1.0
+    work = [guess(config, config.steps) * factors[config.mixer] for config in todo]
     return max(sum(work) / jobs, max(work, default=0.0)), basis

@@ -85,6 +85,14 @@ class TestSweep:
         assert "2 to do" in done.stdout
         assert [path.name for path in tmp_path.iterdir()] == [config.name]
 
+    def test_a_dry_run_asks_the_runs_of_all_sweeps(self, tmp_path: Path, config: Path) -> None:
+        assert "no run is stored yet" in run("sweep", config.name, "--dry-run", cwd=tmp_path).stdout
+        store = Store(tmp_path / "results" / "other")
+        plan = records.plan({"lr": [1e-3]}, name="other")
+        store.begin(plan, [], force=False)
+        store.write(records.done(next(iter(plan.configs.values())), 2.0))
+        assert "by stored runs" in run("sweep", config.name, "--dry-run", cwd=tmp_path).stdout
+
 
 BAD = {
     "a misspelt key": ("grid: {lrr: [1e-3]}", "did you mean lr"),
@@ -128,6 +136,27 @@ def test_bad_configs_are_refused_by_an_optimized_python_too(tmp_path: Path) -> N
         (tmp_path / "bad.yaml").write_text(text)
         done = run("sweep", "bad.yaml", cwd=tmp_path, PYTHONOPTIMIZE="1")
         assert (done.returncode, words in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["sweep", "tiny.yaml", "--steps", "10"], "--steps: write steps=10, without dashes"),
+        (["sweep", "tiny.yaml", "--init-gain=2"], "--init-gain: write init_gain=2, without dashes"),
+        (["sweep", "tiny.yaml", "--jobs", "0"], "--jobs"),
+        (["collapse", "--depth", "many"], "--layers: 'many' is not a number"),
+    ],
+)
+def test_an_option_that_is_wrong_is_told_how_it_is_written(
+    arguments: list[str],
+    words: str,
+    tmp_path: Path,
+    config: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert main(arguments, tmp_path, monkeypatch) == 2
+    assert words in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

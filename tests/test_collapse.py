@@ -93,7 +93,7 @@ def test_what_was_trained_is_told_by_title_and_verdict() -> None:
 def test_help_tells_the_rate_of_each_setting() -> None:
     told = inspect.signature(command).parameters["setting"].annotation.__metadata__[0].help
     assert "lr is 1e-2 by default in as-a-transformer, 1e-3 in the others" in told
-    assert collapse.RATES == {name: 1e-2 if name == "as-a-transformer" else 1e-3 for name in collapse.SETTINGS}
+    assert {name: 1e-2 if name == "as-a-transformer" else 1e-3 for name in collapse.SETTINGS} == collapse.RATES
 
 
 def test_without_a_finished_run_nothing_is_claimed() -> None:

@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import pytest
 import records
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from normexp import estimate
+from normexp.record import RunRecord
 from normexp.run import RunConfig
 from normexp.training.trainer import Trainer
 
@@ -38,3 +41,21 @@ def test_without_stored_runs_it_is_said_to_be_a_guess() -> None:
 def test_one_long_run_is_not_split_over_workers() -> None:
     long, short = RunConfig(steps=10_000), RunConfig(steps=10)
     assert estimate.seconds([long, short], [], 8)[0] == estimate.seconds([long], [], 1)[0]
+
+
+def test_small_networks_cost_what_their_blocks_cost_and_large_ones_what_they_compute() -> None:
+    small = RunConfig(depth=20, width=8, hidden=8, heads=2, vocab=8, batch=1)
+    assert estimate.guess(small, 10) == pytest.approx(10 * 21 * estimate.ASSUMED_OVERHEAD_SECONDS, rel=0.01)
+    large = RunConfig(depth=20, width=1024, hidden=4096)
+    assert estimate.guess(large, 10) == pytest.approx(10 * estimate.flops(large) / estimate.ASSUMED_RATE, rel=0.01)
+
+
+def test_runs_of_the_same_mixer_are_asked_first() -> None:
+    def took(mixer: str, times_the_guess: float) -> RunRecord:
+        record = records.done(RunConfig(mixer=mixer, steps=records.STEPS), 2.0)
+        return replace(record, seconds={"total": times_the_guess * estimate.guess(record.config, records.STEPS)})
+
+    stored = [took("linear", 2.0), took("linear", 2.0), took("attention", 5.0)]
+    for mixer, factor in (("linear", 2.0), ("attention", 5.0), ("mean", 2.0)):
+        todo = [RunConfig(mixer=mixer)]
+        assert estimate.seconds(todo, stored, 1)[0] == pytest.approx(factor * estimate.guess(todo[0], todo[0].steps))

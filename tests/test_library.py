@@ -92,3 +92,9 @@ def test_ids_beyond_the_first_ten_are_counted(tmp_path: Path) -> None:
     assert caught.value.complaints[0] == "-lr is part of 12 run ids:"
     assert len(caught.value.complaints) == 12
     assert caught.value.complaints[-1] == "and 2 more"
+
+
+def test_records_are_those_of_every_sweep_that_can_be_read(out: Path) -> None:
+    assert len(library.records(out)) == 3
+    (out / "one" / "manifest.json").write_text("{")
+    assert [record.config.norm for record in library.records(out).values()] == ["rms"]

@@ -21,7 +21,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (sweep.sweep, collapse.collapse, views.list_sweeps, views.report, views.schemes):
+app.command(cls=sweep.SweepCommand)(sweep.sweep)
+for command in (collapse.collapse, views.list_sweeps, views.report, views.schemes):
     app.command(name=command.__name__.removesuffix("_sweeps"))(command)
 app.command()(inspect.explain)
 app.command()(inspect.repro)

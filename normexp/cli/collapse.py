@@ -17,7 +17,7 @@ from normexp.run import KEYS
 from normexp.settings import SETTINGS
 
 OWN_NAMES = {"depth": "layers"}
-"""Run keys that this command calls otherwise."""
+"""Run keys that this command also calls otherwise."""
 
 
 def _collapse(setting: str, out: Path, jobs: int | None, force: bool, executor: str, **keys: str | None) -> None:
@@ -71,7 +71,8 @@ def _with_run_keys(function: Callable[..., None]) -> Callable[..., None]:
         _parameter("executor", common.Executor, "processes"),
     ]
     for name, key in KEYS.items():
-        told = typer.Option(f"--{_option(name)}", help=f"{key.help} ({key.limits()})", rich_help_panel="Run keys")
+        spelled = dict.fromkeys((f"--{_option(name)}", f"--{name.replace('_', '-')}"))
+        told = typer.Option(*spelled, help=f"{key.help} ({key.limits()})", rich_help_panel="Run keys")
         parameters.append(_parameter(name, Annotated[str | None, told], None))
 
     def command(**given: Any) -> None:

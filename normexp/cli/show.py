@@ -9,6 +9,7 @@ from rich.text import Text
 
 from normexp import estimate
 from normexp.plan import Plan
+from normexp.results import library
 from normexp.results.store import Store
 from normexp.sweep import Options, check, run_sweep, work_of
 from normexp.views import collapse, console, report
@@ -58,7 +59,7 @@ def show_dry_run(plan: Plan, options: Options) -> None:
     records = store.records() if store.exists() else {}
     work = work_of(plan, store, records, options)
     points, runs = len(plan.points), len(plan.configs)
-    seconds, basis = estimate.seconds(work.todo, records.values(), options.jobs)
+    seconds, basis = estimate.seconds(work.todo, library.records(options.out).values(), options.jobs)
     show(
         f"{plan.name}: {plural(points, 'point')}, {plural(runs, 'run')}, {points - runs} redundant",
         f"{ended_text(work.done, work.failed)}, {len(work.reusable)} in other sweeps, {len(work.todo)} to do",

@@ -4,11 +4,26 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from normexp.cli import options as common
+from normexp.errors import UserError
+from normexp.run import KEYS
+
+
+class SweepCommand(TyperCommand):
+    """Tells whoever writes a key of the config as an option how it is written."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        for argument, after in zip(args, [*args[1:], ""], strict=True):
+            name, _, value = argument.removeprefix("--").partition("=")
+            key = name.replace("-", "_")
+            if argument.startswith("--") and key in KEYS:
+                raise UserError(f"No such option: --{name}: write {key}={value or after}, without dashes")
+        return super().parse_args(ctx, args)
 
 
 def sweep(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +32,15 @@ def sweeps(out: Path) -> Iterator[Store]:
         store = Store(folder)
         if store.exists():
             yield store
+
+
+def records(out: Path) -> dict[str, RunRecord]:
+    """Every run under a results folder by its id, without traces; sweeps that cannot be read are left out."""
+    found: dict[str, RunRecord] = {}
+    for store in sweeps(out):
+        with suppress(UserError):
+            found |= store.records()
+    return found
 
 
 def shelves(out: Path) -> list[Shelf]:
