@@ -1,6 +1,7 @@
 """Step time of normexp's training step beside a plain eager loop of the same network, alternating in one process.
 
-The plain loop is torch as its documentation writes it: zero_grad, forward, backward, fused Adam; no checks. Prints
+The plain loop is torch as its documentation writes it: zero_grad, forward, backward, fused Adam; no checks.
+Both run in a process set up as a worker is. Prints
 the median ratio with its quartiles, and writes benchmarks/step.csv.
 """
 
@@ -17,6 +18,7 @@ from pathlib import Path
 import torch
 from torch.nn import functional
 
+from normexp.execute.heap import keep_freed_memory
 from normexp.nn.network import build
 from normexp.run import RunConfig
 from normexp.tasks import Batch, Task
@@ -97,6 +99,7 @@ def measure(config: RunConfig) -> dict[str, object]:
 def main() -> None:
     """Measure, print, write."""
     torch.set_num_threads(1)
+    keep_freed_memory()
     load = os.getloadavg()[0]
     print(f"torch {torch.__version__}, one thread, {PAIRS} pairs a row; load at the start {load:.2f}")
     if load > MAX_LOAD:

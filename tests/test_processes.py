@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import json
 import multiprocessing
@@ -134,6 +135,12 @@ def test_workers_import_nothing_of_torch() -> None:
         story = json.loads(record.log or "")
         assert story["had"]
         assert [name for name in story["new"] if name.split(".")[0] in ("torch", "numpy", "normexp")] == []
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="needs glibc")
+def test_workers_keep_what_they_free() -> None:
+    (record,) = records(processes([tiny(0)], jobs=1, work=workloads.faults)).values()
+    assert int(record.log or "") < 3 * 4096  # ten turns of 4096 pages, were each given back
 
 
 def test_workers_do_not_hear_ctrl_c() -> None:

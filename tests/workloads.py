@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import json
 import os
+import resource
 import signal
 import stat
 import sys
@@ -127,3 +128,14 @@ def interrupts(config: RunConfig, report: worker.Report) -> RunRecord:
     """Lives through Ctrl-C."""
     os.kill(os.getpid(), signal.SIGINT)
     return quick(config, report)
+
+
+def faults(config: RunConfig, report: worker.Report) -> RunRecord:
+    """Takes and frees 16 MiB, again and again; its log is the number of page faults after the first time."""
+    size, before = 2**24, 0
+    for turn in range(11):
+        if turn == 1:
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        _ = b"x" * size
+    count = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+    return RunRecord(config=config, status=Status.DONE, log=str(count))

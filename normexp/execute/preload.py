@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterator
 
 from normexp.execute.descriptors import open_closed
+from normexp.execute.heap import keep_freed_memory
 
 MODULES = (
     "numpy",
@@ -66,6 +67,7 @@ def _end_with_parent() -> Iterator[None]:
 
 
 def _load() -> None:
+    keep_freed_memory()
     # A BLAS that starts its threads at import would have them forked.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     with _silence(), _end_with_parent():
