@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import typer
 
-from normexp.cli import collapse, inspect, sweep, views
+from normexp.cli import collapse, inspect, models, sweep, views
 from normexp.errors import EXIT_USAGE, UserError
 from normexp.execute.descriptors import open_closed
 from normexp.interrupt import Stopped
@@ -26,6 +26,7 @@ for command in (collapse.collapse, views.list_sweeps, views.report, views.scheme
     app.command(name=command.__name__.removesuffix("_sweeps"))(command)
 app.command()(inspect.explain)
 app.command()(inspect.repro)
+app.command()(models.models)
 
 EXIT_OUTPUT_FAILED = 1
 EXIT_SIGPIPE = 128 + 13
