@@ -109,7 +109,9 @@ def test_files_stay_short(name: str) -> None:
     assert len(MODULES[name].read_text("utf-8").splitlines()) <= LONGEST_FILE
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["list", "--out", "{folder}"], ["schemes"], ["models"], ["sweep", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["list", "--out", "{folder}"], ["schemes"], ["models"], ["sweep", "--help"]]
+)
 def test_reading_commands_do_not_load_torch(arguments: list[str], tmp_path: Path) -> None:
     code = (
         "import sys, normexp.cli.app\n"
