@@ -1,0 +1,188 @@
+"""RMSNorm: torch's values and gradients, by the fast way and by the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.nn import functional
+
+from normexp.nn import rmsnorm
+from normexp.nn.rmsnorm import RMSNorm, rms_norm
+
+TOLERANCES = {torch.float32: 2e-6, torch.float64: 1e-12}
+
+
+@pytest.fixture
+def without_kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A torch whose kernel has gone."""
+
+    def gone(*_: object) -> None:
+        raise RuntimeError("no such operator")
+
+    monkeypatch.setattr(torch.ops.aten.native_layer_norm_backward, "default", gone)
+    rmsnorm.works.cache_clear()
+    yield
+    monkeypatch.undo()
+    rmsnorm.works.cache_clear()
+
+
+def example(shape: tuple[int, ...], dtype: torch.dtype, scale: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
+    """Input, gain, upstream gradient; the gain is not near 1, the input has a mean."""
+    generator = torch.Generator().manual_seed(0)
+    x, upstream = (torch.randn(shape, generator=generator, dtype=torch.float64) for _ in range(2))
+    weight = torch.randn(shape[-1], generator=generator, dtype=torch.float64)
+    return (scale * (x + 0.5)).to(dtype), weight.to(dtype), upstream.to(dtype)
+
+
+def outcome(norm: object, x: Tensor, weight: Tensor, upstream: Tensor, eps: float = 1e-5) -> list[Tensor]:
+    """Values and both gradients."""
+    x, weight = x.detach().requires_grad_(), weight.detach().requires_grad_()
+    y = norm(x, weight, eps)  # type: ignore[operator]
+    return [y.detach(), *torch.autograd.grad(y, (x, weight), upstream)]
+
+
+def torchs(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    return functional.rms_norm(x, weight.shape, weight, eps)
+
+
+def agree(found: list[Tensor], wanted: list[Tensor], made: tuple[Tensor, ...], tolerance: float) -> None:
+    """To a tolerance relative to the largest term: where terms cancel, as with one feature, little is left of them."""
+    x, weight, upstream = (one.double() for one in made)
+    terms = (weight, upstream * weight / (x.square().mean(-1, keepdim=True).sqrt() + 1e-30), upstream.sum(0))
+    for one, other, term in zip(found, wanted, terms, strict=True):
+        assert one.shape == other.shape
+        assert one.dtype == other.dtype
+        size = float(term.abs().max()) if term.numel() else 0.0
+        assert torch.allclose(one, other, rtol=tolerance, atol=tolerance * size)
+
+
+def used_kernel(x: Tensor, weight: Tensor) -> bool:
+    return "_Fast" in type(rms_norm(x.requires_grad_(), weight, 1e-5).grad_fn).__name__
+
+
+@pytest.mark.parametrize("shape", [(5,), (4, 7), (2, 3, 5), (2, 2, 3, 1)])
+def test_the_gradient_is_the_derivative(shape: tuple[int, ...]) -> None:
+    x, weight, _ = example(shape, torch.float64)
+    inputs = (x.requires_grad_(), weight.requires_grad_())
+    assert used_kernel(*inputs)
+    assert torch.autograd.gradcheck(lambda a, b: rms_norm(a, b, 0.01), inputs)
+    assert torch.autograd.gradgradcheck(lambda a, b: rms_norm(a, b, 0.01), inputs)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("shape", [(512, 64), (32, 16, 128), (3, 1024), (64,), (7, 1)])
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
+def test_it_agrees_with_torch(dtype: torch.dtype, shape: tuple[int, ...], scale: float) -> None:
+    made = example(shape, dtype, scale)
+    wanted = [one.to(dtype) for one in outcome(torchs, *(one.double() for one in made))]
+    agree(outcome(rms_norm, *made), wanted, made, TOLERANCES[dtype])
+
+
+def test_it_is_the_formula() -> None:
+    x, weight, _ = example((3, 5), torch.float64)
+    expected = weight * x / torch.sqrt((x**2).mean(-1, keepdim=True) + 0.3)
+    assert torch.allclose(rms_norm(x, weight, 0.3), expected, rtol=1e-14)
+    assert torch.equal(rms_norm(torch.zeros(2, 5), torch.ones(5), 1e-5), torch.zeros(2, 5))
+
+
+@given(
+    shape=st.lists(st.integers(1, 6), min_size=1, max_size=4).map(tuple),
+    scale=st.sampled_from([1e-3, 1.0, 1e3]),
+    eps=st.sampled_from([0.0, 1e-8, 1e-5, 1.0]),
+)
+@settings(max_examples=60, deadline=None)
+def test_any_shape(shape: tuple[int, ...], scale: float, eps: float) -> None:
+    made = example(shape, torch.float64, scale)
+    assert used_kernel(made[0].clone(), made[1])
+    agree(outcome(rms_norm, *made, eps), outcome(torchs, *made, eps), made, 1e-12)
+
+
+def test_strided_input_and_gradient() -> None:
+    x, weight, upstream = example((4, 3, 6), torch.float64)
+    strided, strided_upstream = (one.permute(2, 1, 0).contiguous().permute(2, 1, 0) for one in (x, upstream))
+    assert not strided.is_contiguous()
+    wanted = outcome(torchs, x, weight, upstream)
+    agree(outcome(rms_norm, strided, weight, strided_upstream), wanted, (x, weight, upstream), 1e-12)
+    expanded = torch.ones((), dtype=torch.float64).expand(4, 3, 6)
+    agree(outcome(rms_norm, x, weight, expanded), outcome(torchs, x, weight, expanded), (x, weight, expanded), 1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_torchs(dtype: torch.dtype) -> None:
+    made = example((4, 8), dtype)
+    assert not used_kernel(made[0].clone(), made[1])
+    agree(outcome(rms_norm, *made), outcome(torchs, *made), made, 0.0)
+
+
+def test_no_rows_no_grad_and_inference() -> None:
+    made = example((0, 8), torch.float32)
+    agree(outcome(rms_norm, *made), outcome(torchs, *made), made, 0.0)
+    x, weight, _ = example((4, 8), torch.float32)
+    rmsnorm.works.cache_clear()
+    with torch.inference_mode():
+        inferred = rms_norm(x, weight, 1e-5)
+    with torch.no_grad():
+        quiet = rms_norm(x, weight.requires_grad_(), 1e-5)
+    assert rmsnorm.works(torch.float32)
+    assert not quiet.requires_grad
+    assert torch.equal(quiet, inferred)
+    assert torch.equal(quiet, rms_norm(x, weight, 1e-5))
+
+
+def test_huge_input_gives_what_torch_gives() -> None:
+    """Squares overflow: 0 forward and backward, and no nan."""
+    made = example((4, 8), torch.float32, 1e25)
+    found, wanted = outcome(rms_norm, *made), outcome(torchs, *made)
+    for one, other in zip(found, wanted, strict=True):
+        assert torch.equal(one.isfinite(), other.isfinite())
+
+
+def test_only_one_gradient_wanted() -> None:
+    x, weight, upstream = example((4, 8), torch.float64)
+    _, x_grad, weight_grad = outcome(torchs, x, weight, upstream)
+    (alone,) = torch.autograd.grad(rms_norm(x.requires_grad_(), weight, 1e-5), x, upstream)
+    assert torch.allclose(alone, x_grad)
+    (alone,) = torch.autograd.grad(rms_norm(x.detach(), weight.requires_grad_(), 1e-5), weight, upstream)
+    assert torch.allclose(alone, weight_grad)
+
+
+@pytest.mark.usefixtures("without_kernel")
+def test_without_the_kernel_it_is_torchs() -> None:
+    assert not rmsnorm.works(torch.float32)
+    made = example((4, 8), torch.float32)
+    assert not used_kernel(made[0].clone(), made[1])
+    agree(outcome(rms_norm, *made), outcome(torchs, *made), made, 0.0)
+
+
+def test_a_kernel_that_disagrees_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = torch.ops.aten.native_layer_norm_backward
+    kernel = operator.default
+
+    def off(*arguments: object) -> tuple[Tensor, Tensor, None]:
+        x_grad, weight_grad, _ = kernel(*arguments)
+        return x_grad * 1.001, weight_grad, None
+
+    rmsnorm.works.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(operator, "default", off)
+        assert not rmsnorm.works(torch.float32)
+    rmsnorm.works.cache_clear()
+    assert rmsnorm.works(torch.float32)
+
+
+def test_the_module_stands_in_for_torchs() -> None:
+    ours, theirs = RMSNorm(8, eps=0.01), nn.RMSNorm(8, eps=0.01)
+    theirs.weight.data.normal_(generator=torch.Generator().manual_seed(1))
+    ours.load_state_dict(theirs.state_dict())
+    x, _, _ = example((3, 8), torch.float32)
+    assert list(dict(ours.named_parameters())) == ["weight"]
+    assert ours.eps == 0.01
+    assert torch.allclose(deepcopy(ours)(x), theirs(x), rtol=1e-6)
+    with pytest.raises(RuntimeError, match="normalized_shape"):
+        ours(torch.zeros(3, 7))
