@@ -11,8 +11,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent / "normexp"
 TORCH_SIDE = {"nn", "training"}
-TORCH_FRONTIER = {"execute.worker", "execute.preload"}
-"""Modules outside of the torch side that import it, inside functions only (the worker) or by name (the preload)."""
+TORCH_FRONTIER = {"execute.worker", "execute.preload", "cli.bench"}
+"""Modules outside of the torch side that import it, inside functions only (worker, bench) or by name (the preload)."""
 TOUCHES_FILES = {
     "config.sweepfile",
     "config.yamlfile",
@@ -23,6 +23,7 @@ TOUCHES_FILES = {
     "views.tables",
     "reference",
     "execute.jobs",
+    "execute.machine",
     "execute.process",
 }
 LONGEST_FILE = 260

@@ -49,6 +49,12 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         sync_folder(path.parent)
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it, unless it is there. Raises StorageError."""
+    with storage_errors(folder, "make"):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
 def sync_folder(folder: Path) -> None:
     """Make renames and removals in a folder outlast a power cut, where the system can."""
     if os.name != "posix":

@@ -1,0 +1,97 @@
+"""normexp bench."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from normexp.cli import options as common
+from normexp.errors import UserError
+
+if TYPE_CHECKING:
+    from normexp.run import RunConfig
+    from normexp.timing import Rounds, Timing
+
+SHAPES = "512x64,512x128,512x1024,64x128x1024"
+FOLDER = "bench"
+BUSY = 0.3
+"""The load from which on other processes disturb."""
+
+
+def bench(
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(help="key=value: the network whose step is timed; norm=ln,dyt,none.", show_default=False),
+    ] = None,
+    shapes: Annotated[str, typer.Option(help="Shapes of the norms' input; the last axis is normalized.")] = SHAPES,
+    threads: Annotated[
+        str | None, typer.Option(help="Numbers of threads for the norms; default 1,2. A step always has one.")
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option(min=3, max=10**5, help="Measurements of each norm; default: 5 to 100, by time.")
+    ] = None,
+    steps: Annotated[int, typer.Option(min=0, max=10**5, help="Steps that are timed with each norm; 0: none.")] = 25,
+    out: common.Out = common.OUT,
+) -> None:
+    """Time RMSNorm beside LayerNorm: each norm by itself, and training steps of a network with them."""
+    from normexp.cli.show import say, show
+    from normexp.config.bench import read_model, read_shapes, read_threads
+    from normexp.execute.heap import keep_freed_memory
+    from normexp.execute.jobs import default_jobs
+    from normexp.execute.machine import load
+    from normexp.results.atomic import make_folder, write_atomically
+    from normexp.results.store import Store
+    from normexp.timing import STEP, timings
+    from normexp.views import bench as view
+    from normexp.views.console import Uncut
+
+    processors, folder = default_jobs(), out / FOLDER
+    sizes, counts = read_shapes(shapes), read_threads(threads, processors)
+    configs, told = read_model(overrides or ())
+    if Store(folder).exists():
+        raise UserError(f"{folder} is the folder of a sweep: choose another with --out")
+    make_folder(folder)
+    busy, machine = load(), _machine()
+    show(f"{machine}; processors: {processors}; load: {'unknown' if busy is None else f'{busy:.2f}'}")
+    if busy is not None and busy > BUSY:
+        say(f"warning: load {busy:.2f}: other processes disturb; trust the ratios more than the times")
+    keep_freed_memory()
+    rows: list[Timing] = []
+    for found in _measure(sizes, counts, rounds, configs, told, steps):
+        say(f"measured {found.part}, {found.where}, threads: {found.threads}")
+        reference, *_, last = found.seconds
+        without = last if found.part == STEP else None
+        rows += timings(dataclasses.replace(found, machine=machine), reference, without)
+    write_atomically(folder / "bench.csv", view.to_csv(rows))
+    for suffix, image in view.render(rows).items():
+        write_atomically(folder / f"bench.{suffix}", image)
+    show(*(Uncut(table) for table in view.tables(rows)), f"Files: {folder}")
+
+
+def _measure(
+    shapes: list[tuple[int, ...]],
+    threads: list[int],
+    rounds: int | None,
+    configs: Mapping[str, RunConfig],
+    told: str,
+    steps: int,
+) -> Iterator[Rounds]:
+    """Steps first, since they may be refused."""
+    from normexp.training import bench
+
+    if steps:
+        yield bench.steps(configs, steps, told)
+    for count in threads:
+        for shape in shapes:
+            yield from bench.operators(shape, count, rounds)
+
+
+def _machine() -> str:
+    from normexp.execute.machine import processor
+    from normexp.execute.worker import environment
+
+    found = environment()
+    return f"{processor()}, {found['cpu_capability']}, torch {found['torch']}"

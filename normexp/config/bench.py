@@ -1,0 +1,82 @@
+"""The options and overrides of `normexp bench`, checked: every complaint at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from normexp.config.overrides import read_overrides
+from normexp.config.yamlfile import Notes
+from normexp.errors import UserError
+from normexp.keys import Value
+from normexp.run import RunConfig
+from normexp.views.labels import values_text
+
+MOST_ELEMENTS = 2**25
+"""Of a shape: a handwritten norm keeps several copies of its input."""
+MOST_AXES = 6
+STEP_NORMS = ("ln", "rms", "none")
+"""Norms whose steps are timed unless told otherwise: the first is the reference, the last tells the norms' share."""
+
+
+def read_shapes(text: str) -> list[tuple[int, ...]]:
+    """`512x64,64x128x1024`: shapes, whose last axis is normalized. Raises UserError."""
+    found: dict[tuple[int, ...], None] = {}
+    complaints = []
+    for word in text.split(","):
+        sizes = [int(size[:12]) for size in word.split("x")] if re.fullmatch(r"\s*\d+(x\d+)*\s*", word) else []
+        elements = 1
+        for size in sizes:
+            elements *= size
+        if not sizes or not elements or len(sizes) > MOST_AXES:
+            complaints.append(f"--shapes: {word.strip()!r} is no shape: write sizes from 1 on, such as 512x64")
+        elif elements > MOST_ELEMENTS:
+            complaints.append(f"--shapes: {word.strip()} has {elements} elements: write one of at most {MOST_ELEMENTS}")
+        elif tuple(sizes) in found:
+            complaints.append(f"--shapes: {word.strip()} stands twice: keep one")
+        found[tuple(sizes)] = None
+    if complaints:
+        raise UserError(*complaints)
+    return list(found)
+
+
+def read_threads(text: str | None, processors: int) -> list[int]:
+    """`1,2`: numbers of threads, each at most the processors; None: 1 and 2, as there are. Raises UserError."""
+    if text is None:
+        return list(range(1, min(2, processors) + 1))
+    words = [word.strip() for word in text.split(",")]
+    if any(not re.fullmatch(r"\d{1,6}", word) or not 1 <= int(word) <= processors for word in words):
+        most = f"of the {processors} processors" if processors > 1 else "of the one processor"
+        example = "1,2" if processors > 1 else "1"
+        raise UserError(f"--threads {text}: write numbers from 1 on, none above that {most}, such as {example}")
+    return list(dict.fromkeys(int(word) for word in words))
+
+
+def read_model(texts: Sequence[str]) -> tuple[dict[str, RunConfig], str]:
+    """The configs whose steps are timed in turns, by their norms, and what they have in common in words.
+
+    Raises UserError.
+    """
+    notes = Notes()
+    values: dict[str, Value] = {}
+    norms: list[str] = [*STEP_NORMS]
+    for override in read_overrides(texts, notes):
+        if override.axis is None:
+            notes.fault(f"{override.origin}: a benchmark has no {override.key}: leave it out")
+        elif override.key == "norm":
+            given = [str(norm) for norm in override.axis]
+            norms = list(dict.fromkeys([STEP_NORMS[0], *given, STEP_NORMS[-1]]))
+        elif override.axis.count > 1:
+            notes.fault(f"{override.origin}: only norm takes several values here: write {override.key}=one of them")
+        else:
+            values[override.key] = override.axis.value(0)
+    notes.fail_if_any()
+    try:
+        configs = {norm: RunConfig(**{**values, "norm": norm}) for norm in norms}  # type: ignore[arg-type]
+    except ValueError as error:
+        raise UserError(*str(error).splitlines()) from error
+    first = configs[STEP_NORMS[0]]
+    if first.depth == 0:
+        raise UserError("depth: a network without layers has no norms to time: write depth=1 or more, or --steps 0")
+    told: dict[str, Value] = {"depth": first.depth, "width": first.width, "position": first.position}
+    return configs, values_text(told | values)
