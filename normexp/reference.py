@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from normexp.errors import EXIT_OK, EXIT_RUNS_FAILED, EXIT_USAGE, UserError
 from normexp.keys import Key, Value
 from normexp.outcome import RULES
 from normexp.run import KEYS
+from normexp.views import schemes as tables
+from normexp.views.pivot import TextTable
 
 END = "<!-- end -->"
 
@@ -20,7 +22,7 @@ def config_table() -> str:
     for name, key in KEYS.items():
         limits = key.limits() if key.choices is None and key.kind is not bool else ""
         rows.append((f"`{name}`", _values(key), limits, key.matters_when, key.help))
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
+    return _lines(rows)
 
 
 def rules_table() -> str:
@@ -28,7 +30,22 @@ def rules_table() -> str:
     return "\n".join(["| outcome | rule |", "|---|---|", *(f"| `{name}` | {rule} |" for name, rule in RULES.items())])
 
 
-PARTS: Mapping[str, Callable[[], str]] = {"config reference": config_table, "outcome rules": rules_table}
+def schemes_table(depth: int = 20) -> str:
+    """The schemes as a Markdown table, with their constants at a depth."""
+    return _markdown(tables.schemes(depth))
+
+
+def norms_table() -> str:
+    """The norms as a Markdown table."""
+    return _markdown(tables.norms())
+
+
+PARTS: Mapping[str, Callable[[], str]] = {
+    "config reference": config_table,
+    "outcome rules": rules_table,
+    "schemes": schemes_table,
+    "norms": norms_table,
+}
 """What may stand between `<!-- name -->` and `<!-- end -->`."""
 
 
@@ -69,6 +86,15 @@ def main(arguments: Sequence[str]) -> int:
         else:
             path.write_text(fresh, encoding="utf-8")
     return code
+
+
+def _markdown(table: TextTable) -> str:
+    rows = [(f"`{name}`", *cells) for name, *cells in table.rows]
+    return _lines([table.header, ("---",) * len(table.header), *rows])
+
+
+def _lines(rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
 
 
 def _values(key: Key) -> str:

@@ -13,10 +13,13 @@ from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from normexp.keys import Key, Value
+from normexp.matters import ADAM, ATTENTION, BLOCKS, DYT, EPS, MARKOV, NORM_DTYPE, POST_SHARE, attends, block_norm
+from normexp.norms import NORMS
 from normexp.schemes import SCHEMES, without_norm
 
-NORMS = ("ln", "rms", "none")
 MIXERS = ("attention", "mean", "linear")
+QK_NORMS = ("none", "rms", "ln", "full", "l2")
+DTYPES = ("float32", "bfloat16", "float16")
 MAX_COUNT = 10**9
 """Largest value of a key that counts something."""
 MAX_TABLE = 2**24
@@ -36,40 +39,18 @@ def _key(default: Value, help: str, **rest: Any) -> Any:
     return dataclasses.field(default=default, metadata={"key": key})
 
 
-def _has_blocks(run: RunConfig) -> bool:
-    return run.depth > 0
-
-
-def _attends(run: RunConfig) -> bool:
-    return run.depth > 0 and run.mixer == "attention"
-
-
-def _normalizes(run: RunConfig) -> bool:
-    return (
-        (run.depth > 0 and run.norm != "none") or run.final_norm != "none" or (_attends(run) and run.qk_norm != "none")
-    )
-
-
-def _markov(run: RunConfig) -> bool:
-    return run.task == "markov"
-
-
-def _adam(run: RunConfig) -> bool:
-    return run.optimizer in ("adam", "adamw")
-
-
-BLOCKS: Mapping[str, Any] = {"matters": _has_blocks, "matters_when": "depth > 0"}
-ATTENTION: Mapping[str, Any] = {"matters": _attends, "matters_when": "mixer: attention"}
-MARKOV: Mapping[str, Any] = {"matters": _markov, "matters_when": "task: markov"}
-ADAM: Mapping[str, Any] = {"matters": _adam, "matters_when": "optimizer: adam, adamw"}
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
     """One training, seed included. `auto` is resolved when it is made. Raises ValueError, all faults at once."""
 
     depth: int = _key(20, "number of blocks", low=0, high=10_000, interacting=True)
-    norm: str = _key("ln", "the norm of every door that the scheme opens", choices=NORMS, interacting=True, **BLOCKS)
+    norm: str = _key(
+        "ln",
+        "the norm of every door that the scheme opens",
+        choices=lambda: (*NORMS, "none"),
+        interacting=True,
+        **BLOCKS,
+    )
     position: str = _key(
         "pre",
         "the scheme: where norms stand and how branches are scaled",
@@ -77,12 +58,13 @@ class RunConfig:
         interacting=True,
         **BLOCKS,
     )
+    post_share: float = _key(0.25, "share of the layers, from the first, that are Post", low=0, high=1, **POST_SHARE)
     residual: bool = _key(True, "add the skip path to each branch", **BLOCKS)
     final_norm: str = _key(
         "auto",
         "the norm before the head; auto: as the scheme needs, none without a norm",
         neutral="ln",
-        choices=("auto", *NORMS),
+        choices=lambda: ("auto", *NORMS, "none"),
         interacting=True,
     )
     mixer: str = _key(
@@ -94,8 +76,9 @@ class RunConfig:
     )
     qk_norm: str = _key(
         "none",
-        "norm on queries and keys, per head, with one gain for all heads",
-        choices=("none", "rms", "ln"),
+        "norm on queries and keys: rms or ln per head, with one gain for all heads; full: rms over all heads together; "
+        "l2: unit length per head, logits times a learned scale",
+        choices=QK_NORMS,
         interacting=True,
         **ATTENTION,
     )
@@ -119,13 +102,8 @@ class RunConfig:
         choices=("auto", "learned", "none"),
         interacting=True,
     )
-    eps: float = _key(
-        1e-5,
-        "added to the variance or mean square in every norm",
-        low=0,
-        matters=_normalizes,
-        matters_when="a norm is anywhere",
-    )
+    eps: float = _key(1e-5, "added to the variance or mean square in every norm", low=0, **EPS)
+    dyt_alpha: float = _key(0.5, "start of DyT's learned factor inside the tanh", low=0, **DYT)
     task: str = _key("markov", "the source of tokens", choices=("markov",), interacting=True)
     order: int = _key(
         2, "tokens of context that the source depends on; below seq_len", low=1, interacting=True, **MARKOV
@@ -146,6 +124,18 @@ class RunConfig:
     batch: int = _key(32, "sequences in a training batch", low=1)
     steps: int = _key(3000, "updates", low=1)
     eval_every: int = _key(500, "updates between evaluations; also at step 0 and at the end", low=1)
+    dtype: str = _key(
+        "float32",
+        "of activations and of the weights' cast copy; weights, gradients and optimizer state stay float32",
+        choices=DTYPES,
+        interacting=True,
+    )
+    norm_dtype: str = _key(
+        "float32",
+        "of what norms compute in 16 bits: float32, or same: each operation rounds, as eps does",
+        choices=("float32", "same"),
+        **NORM_DTYPE,
+    )
     seed: int = _key(0, "seed of initial weights and of training batches", low=0, high=2**63 - 1)
 
     def __post_init__(self) -> None:
@@ -174,21 +164,22 @@ class RunConfig:
         def right(*names: str) -> bool:
             return not any(name in wrong for name in names)
 
-        if right("depth", "mixer", "width", "heads") and _attends(self) and self.width % self.heads:
+        if right("depth", "mixer", "width", "heads") and attends(self) and self.width % self.heads:
             yield f"heads: {self.heads} does not divide width {self.width}"
-        if right("task", "order", "seq_len") and _markov(self) and self.order >= self.seq_len:
-            yield f"order: {self.order} is not below seq_len {self.seq_len}"
-        if right("task", "order", "vocab") and _markov(self) and self.vocab ** min(self.order + 1, 25) > MAX_TABLE:
-            size = f"{self.vocab}^{self.order + 1}"
-            yield f"order: the source has {size} probabilities, more than {MAX_TABLE}: lower order or vocab"
+        if right("task") and self.task == "markov":
+            if right("order", "seq_len") and self.order >= self.seq_len:
+                yield f"order: {self.order} is not below seq_len {self.seq_len}"
+            if right("order", "vocab") and self.vocab ** min(self.order + 1, 25) > MAX_TABLE:
+                size = f"{self.vocab}^{self.order + 1}"
+                yield f"order: the source has {size} probabilities, more than {MAX_TABLE}: lower order or vocab"
 
     def canonical(self) -> RunConfig:
         """The same training with every key that does not matter at its neutral value."""
         values: dict[str, Any] = {
             name: key.canonical(getattr(self, name), key.matters(self)) for name, key in KEYS.items()
         }
-        if self.norm == "none" and self.depth > 0:
-            values["position"] = without_norm(self.position, self.depth)
+        if self.depth > 0 and block_norm(self) == "none":
+            values |= {"norm": "none", "position": without_norm(self.position, self.depth)}
         return RunConfig(**values)
 
     def identity(self) -> dict[str, Value]:

@@ -1,91 +1,143 @@
 """The table of schemes: where norms stand in a block, and how its branches are scaled.
 
-A block is two branches (mixer, then FFN). Each branch computes, for layer l of L (counted from 1),
+A block is two branches (mixer, then FFN). Each branch of layer l of L (counted from 1) computes
 
-    y = after( skip * x + branch_out * output( f( branch_in * before(x) ) ) )
+    y = after( skip * x + branch_out * output( f( branch_in * before(x) ) ) + bottom * x_block )
 
-with a further door `within` f, before its last matrix. A door holds a norm or nothing; a scale is a
-constant of (l, L), or learned from a start value. A scheme is one row: nothing else in the program asks
-for a scheme by name.
+with two doors inside f: `qkv` on queries, keys and values (attention alone has it), and `within`, before its last
+matrix; x_block, the block's own input, reaches the FFN's branch only. A door holds a norm or nothing; a scale is a
+constant of the site, or learned from a start value. A scheme is one row: nothing else in the program asks for a
+scheme by name.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-DOORS = ("before", "within", "output", "after")
+from normexp.registry import Registry
+
+DOORS = ("before", "qkv", "within", "output", "after")
 ROLES = ("q", "k", "v", "out", "fc1", "fc2")
 """The matrices of a block that a scheme's init gain may multiply. A mixer with one matrix calls it `out`."""
+BRANCHES = ("mixer", "ffn")
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a branch stands: layer 1 to depth, mixer or ffn; `post_share` is the key of that name."""
+
+    layer: int
+    depth: int
+    branch: str = "mixer"
+    post_share: float = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A factor of a branch: `value(layer, depth)`, constant, or the start of one learned scalar a branch."""
+    """A factor: `value(site)`, constant, or the start of a learned scalar, one a branch or, `shared`, one a layer."""
 
-    value: Callable[[int, int], float]
+    value: Callable[[Site], float]
     learned: bool = False
+    shared: bool = False
 
 
 def constant(value: float) -> Scale:
-    """The same factor in every layer of every depth."""
-    return Scale(lambda layer, depth: value)
+    """The same factor everywhere."""
+    return Scale(lambda site: value)
 
 
-ONE = constant(1.0)
+ONE, ZERO = constant(1.0), constant(0.0)
+
+Doors = Callable[[Site], frozenset[str]]
 
 
-def everywhere(*doors: str) -> Callable[[int, int], frozenset[str]]:
-    """The same doors in every layer."""
+def everywhere(*doors: str) -> Doors:
+    """The same doors in every branch of every layer."""
     fixed = frozenset(doors)
-    return lambda layer, depth: fixed
+    return lambda site: fixed
+
+
+def by_branch(*, mixer: tuple[str, ...] = (), ffn: tuple[str, ...] = ()) -> Doors:
+    """Doors of the mixer's branch and of the FFN's."""
+    fixed = {"mixer": frozenset(mixer), "ffn": frozenset(ffn)}
+    return lambda site: fixed[site.branch]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheme:
-    """A row: the doors of each layer, three scales, an init gain per role, and whether the head needs a norm."""
+    """A row: the doors of each site, four scales, an init gain per role, and whether the head needs a norm.
 
-    doors: Callable[[int, int], frozenset[str]]
+    `keys` are the keys of a run that the row's functions read besides depth.
+    """
+
+    doors: Doors
     final_norm: bool
     help: str
     source: str
     skip: Scale = ONE
     branch_in: Scale = ONE
     branch_out: Scale = ONE
+    bottom: Scale = ZERO
     gains: Mapping[str, Callable[[int], float]] = field(default_factory=lambda: MappingProxyType({}))
+    keys: frozenset[str] = frozenset()
+
+    @property
+    def scales(self) -> dict[str, Scale]:
+        """The four scales by name."""
+        return {"skip": self.skip, "branch_in": self.branch_in, "branch_out": self.branch_out, "bottom": self.bottom}
 
     def gain(self, role: str, depth: int) -> float:
         """The factor on the initial weights of a role's matrix."""
         return self.gains[role](depth) if role in self.gains else 1.0
 
-    def constants(self, layer: int, depth: int) -> dict[str, float]:
-        """Scales and gains of one layer, as numbers."""
-        scales = {"skip": self.skip, "branch_in": self.branch_in, "branch_out": self.branch_out}
-        numbers = {name: scale.value(layer, depth) for name, scale in scales.items()}
-        return numbers | {f"gain_{role}": self.gain(role, depth) for role in ROLES}
+    def constants(self, site: Site) -> dict[str, float]:
+        """Every scale of a site and every gain, by name."""
+        numbers = {name: scale.value(site) for name, scale in self.scales.items()}
+        return numbers | {f"gain_{role}": self.gain(role, site.depth) for role in ROLES}
+
+    def opens_a_door(self, depth: int) -> bool:
+        """Whether any branch has a place for a norm."""
+        return any(self.doors(site) for site in sites(depth))
 
     def skeleton(self, depth: int) -> tuple[object, ...]:
         """What is left of the scheme when no door holds a norm; schemes with equal skeletons are then one."""
-        learned = (self.skip.learned, self.branch_in.learned, self.branch_out.learned)
-        numbers = [tuple(self.constants(layer, depth).values()) for layer in range(1, depth + 1)]
-        return (*learned, *numbers)
+        learned = [(scale.learned, scale.learned and scale.shared) for scale in self.scales.values()]
+        return (*learned, *(tuple(self.constants(site).values()) for site in sites(depth)))
 
     def same_skeleton(self, other: Scheme, depth: int) -> bool:
         """Whether the two are one network when no door holds a norm."""
-        scales = (self.skip, self.branch_in, self.branch_out, dict(self.gains))
-        if scales == (other.skip, other.branch_in, other.branch_out, dict(other.gains)):
+        if (self.scales, dict(self.gains)) == (other.scales, dict(other.gains)):
             return True  # the same functions: no need to ask each layer
         return self.skeleton(depth) == other.skeleton(depth)
 
 
-SCHEMES: Mapping[str, Scheme] = MappingProxyType(
+def sites(depth: int, post_share: float = 0.25) -> list[Site]:
+    """Every branch of a network, in order."""
+    return [Site(layer, depth, branch, post_share) for layer in range(1, depth + 1) for branch in BRANCHES]
+
+
+def _post_then_pre(site: Site) -> frozenset[str]:
+    post_layers = math.floor(site.post_share * site.depth + 1e-9)  # 0.29 * 100 is 28.999999999999996
+    return frozenset({"after" if site.layer <= post_layers else "before"})
+
+
+def _on(roles: tuple[str, ...], gain: Callable[[int], float]) -> Mapping[str, Callable[[int], float]]:
+    return MappingProxyType(dict.fromkeys(roles, gain))
+
+
+VALUE_PATH = ("v", "out", "fc1", "fc2")
+
+SCHEMES: Registry[Scheme] = Registry(
+    "scheme",
     {
         "pre": Scheme(
             doors=everywhere("before"),
             final_norm=True,
             help="x + f(N(x))",
-            source="Xiong et al. 2020, arXiv 2002.04745, Table 1",
+            source="Xiong et al. 2020, arXiv 2002.04745, table 1",
         ),
         "post": Scheme(
             doors=everywhere("after"),
@@ -93,8 +145,85 @@ SCHEMES: Mapping[str, Scheme] = MappingProxyType(
             help="N(x + f(x))",
             source="Vaswani et al. 2017, arXiv 1706.03762, section 3.1",
         ),
-    }
+        "sandwich": Scheme(
+            doors=everywhere("before", "output"),
+            final_norm=True,
+            help="x + N(f(N(x))), also known as Peri-LN",
+            source="Ding et al. 2021, arXiv 2105.13290 (CogView); Kim et al. 2025, arXiv 2502.02732, equations 1-3",
+        ),
+        "output": Scheme(
+            doors=everywhere("output"),
+            final_norm=True,
+            help="x + N(f(x)), as in OLMo 2 and Swin V2",
+            source="OLMo 2: transformers, modeling_olmo2.py; Swin V2: timm, swin_transformer_v2.py",
+        ),
+        "deepnorm": Scheme(
+            doors=everywhere("after"),
+            final_norm=False,
+            help="N(alpha x + f(x)), alpha = (2L)^(1/4); v, out, fc1, fc2 times beta = (8L)^(-1/4)",
+            source="Wang et al. 2022, arXiv 2203.00555, section 4.3, decoder-only constants",
+            skip=Scale(lambda site: (2 * site.depth) ** 0.25),
+            gains=_on(VALUE_PATH, lambda depth: (8 * depth) ** -0.25),
+        ),
+        "glm": Scheme(
+            doors=everywhere("after"),
+            final_norm=True,
+            help="N(alpha x + f(x)), alpha = (2L)^(1/2); v, out, fc1, fc2 times (2L)^(-1/2)",
+            source="Zeng et al. 2022, arXiv 2210.02414, section 2.1 (GLM-130B)",
+            skip=Scale(lambda site: (2 * site.depth) ** 0.5),
+            gains=_on(VALUE_PATH, lambda depth: (2 * depth) ** -0.5),
+        ),
+        "lns": Scheme(
+            doors=everywhere("before"),
+            final_norm=True,
+            help="x + f(N(x) / sqrt(l)) in layer l",
+            source="Sun et al. 2025, arXiv 2502.05795, equation 12",
+            branch_in=Scale(lambda site: 1 / math.sqrt(site.layer)),
+        ),
+        "mix": Scheme(
+            doors=_post_then_pre,
+            final_norm=True,
+            help="N(x + f(x)) in the first post_share of the layers, x + f(N(x)) in the rest",
+            source="Li et al. 2024, arXiv 2412.13795, tables 1 and 5",
+            keys=frozenset({"post_share"}),
+        ),
+        "rezero": Scheme(
+            doors=everywhere(),
+            final_norm=False,
+            help="x + a f(x), one learned a per layer, from 0; no norm",
+            source="Bachlechner et al. 2020, arXiv 2003.04887; majumderb/rezero, rztx.py",
+            branch_out=Scale(lambda site: 0.0, learned=True, shared=True),
+        ),
+        "subln": Scheme(
+            doors=everywhere("before", "within"),
+            final_norm=True,
+            help="x + W N(g(N(x))): a second norm before the branch's last matrix; v, out, fc1, fc2 times sqrt(ln 2L)",
+            source="Wang et al. 2022, arXiv 2210.06423; microsoft/torchscale, decoder.py, decoder-only constants",
+            gains=_on(VALUE_PATH, lambda depth: math.sqrt(math.log(2 * depth))),
+        ),
+        "residual_scaled": Scheme(
+            doors=everywhere("before"),
+            final_norm=True,
+            help="x + f(N(x)) / sqrt(2L)",
+            source="Noci et al. 2022, arXiv 2206.03126",
+            branch_out=Scale(lambda site: 1 / math.sqrt(2 * site.depth)),
+        ),
+        "hybrid": Scheme(
+            doors=by_branch(mixer=("qkv", "after")),
+            final_norm=True,
+            help="y = N(x + attention(N(q), N(k), N(v))), then y + f(y)",
+            source="Zhuo et al. 2025, arXiv 2503.04598, equations 5-7 (norms of q, k, v over the whole width)",
+        ),
+        "b2t": Scheme(
+            doors=everywhere("after"),
+            final_norm=False,
+            help="y = N(x + attention(x)), then N(x + y + f(y)), x the block's input",
+            source="Takase et al. 2022, arXiv 2206.00330; takase/b2t_connection, transformer_layer.py",
+            bottom=Scale(lambda site: 1.0 if site.branch == "ffn" else 0.0),
+        ),
+    },
 )
+"""Name to row."""
 
 
 def without_norm(position: str, depth: int) -> str:

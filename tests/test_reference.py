@@ -6,7 +6,9 @@ import pytest
 
 from normexp import reference
 from normexp.errors import UserError
+from normexp.norms import NORMS
 from normexp.run import KEYS
+from normexp.schemes import SCHEMES
 
 
 def test_one_row_a_key_with_its_default_first() -> None:
@@ -15,12 +17,19 @@ def test_one_row_a_key_with_its_default_first() -> None:
     assert [row[0] for row in rows[2:]] == [f"`{name}`" for name in KEYS]
     cells = {row[0].strip("`"): row[1:] for row in rows[2:]}
     assert cells["depth"][:2] == ["20", "a whole number at least 0 and at most 10000"]
-    assert cells["norm"][:3] == ["ln, rms, none", "", "depth > 0"]
-    assert cells["qk_norm"][0] == "none, rms, ln"
+    assert cells["norm"][:3] == ["ln, rms, bn, dyt, scale, none", "", "depth > 0"]
+    assert cells["qk_norm"][0] == "none, rms, ln, full, l2"
     assert cells["residual"][0] == "true, false"
     for name, key in KEYS.items():
         assert cells[name][0].split(", ")[0] == str(key.default).lower()
         assert cells[name][3] == key.help.replace("|", "\\|")
+
+
+def test_the_tables_of_schemes_and_norms_have_every_row() -> None:
+    for table, rows in ((reference.schemes_table(), SCHEMES), (reference.norms_table(), NORMS)):
+        lines = table.splitlines()
+        assert [line.split("|")[1].strip().strip("`") for line in lines[2:]] == list(rows)
+        assert len({line.replace("\\|", "").count("|") for line in lines}) == 1
 
 
 def test_a_document_is_rewritten_in_place_and_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

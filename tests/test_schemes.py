@@ -1,7 +1,7 @@
 import pytest
 
 from normexp.run import RunConfig
-from normexp.schemes import DOORS, ROLES, SCHEMES, Scale, Scheme, everywhere, without_norm
+from normexp.schemes import DOORS, ROLES, SCHEMES, Scale, Scheme, Site, everywhere, sites, without_norm
 
 
 @pytest.mark.parametrize("name", SCHEMES)
@@ -9,8 +9,7 @@ def test_a_row_says_where_it_comes_from_and_opens_known_doors(name: str) -> None
     scheme = SCHEMES[name]
     assert scheme.help
     assert any(character.isdigit() for character in scheme.source)
-    for layer in (1, 7, 20):
-        assert scheme.doors(layer, 20) <= set(DOORS)
+    assert all(scheme.doors(site) <= set(DOORS) for site in sites(20))
     assert set(scheme.gains) <= set(ROLES)
 
 
@@ -24,15 +23,15 @@ def test_a_scheme_with_other_scales_stays_itself_without_a_norm(monkeypatch: pyt
         final_norm=False,
         help="N(alpha x + f(x))",
         source="2203.00555",
-        skip=Scale(lambda layer, depth: (2 * depth) ** 0.25),
+        skip=Scale(lambda site: (2 * site.depth) ** 0.25),
         gains={"fc1": lambda depth: (8 * depth) ** -0.25},
     )
     monkeypatch.setattr("normexp.schemes.SCHEMES", {**SCHEMES, "deep": deep})
     monkeypatch.setattr("normexp.run.SCHEMES", {**SCHEMES, "deep": deep})
     assert without_norm("deep", 20) == "deep"
-    assert deep.constants(3, 20)["skip"] == pytest.approx(2.515, abs=1e-3)
-    assert deep.constants(3, 20)["gain_fc1"] == pytest.approx(0.281, abs=1e-3)
-    assert deep.constants(3, 20)["gain_q"] == 1.0
+    assert deep.constants(Site(3, 20))["skip"] == pytest.approx(2.515, abs=1e-3)
+    assert deep.constants(Site(3, 20))["gain_fc1"] == pytest.approx(0.281, abs=1e-3)
+    assert deep.constants(Site(3, 20))["gain_q"] == 1.0
 
 
 def test_a_final_norm_follows_the_scheme() -> None:

@@ -38,23 +38,9 @@ def report(
 
 
 def schemes(depth: Annotated[int, typer.Option(min=1, help="Depth for which constants are printed.")] = 20) -> None:
-    """The table of schemes: formula, doors, final norm, constants at a depth, source."""
+    """The tables of schemes (key position) and of norms (key norm), with constants at a depth and sources."""
     from normexp.cli.show import show
-    from normexp.schemes import SCHEMES
+    from normexp.views import schemes as tables
     from normexp.views.console import Uncut
-    from normexp.views.pivot import TextTable
 
-    header = ("position", "branch", "doors", "final norm", f"constants at depth {depth}", "source")
-    rows = [
-        (
-            name,
-            scheme.help,
-            ", ".join(sorted(scheme.doors(1, depth) | scheme.doors(depth, depth))),
-            "yes" if scheme.final_norm else "no",
-            ", ".join(f"{key} {value:.4g}" for key, value in scheme.constants(1, depth).items() if value != 1)
-            or "all 1",
-            scheme.source,
-        )
-        for name, scheme in SCHEMES.items()
-    ]
-    show(Uncut(TextTable(title="", header=header, rows=tuple(rows))))
+    show(Uncut(tables.schemes(depth)), Uncut(tables.norms()))

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from normexp.nn.branches import MIXERS, FeedForward
+from normexp.nn.branches import MIXERS, FeedForward, MakeNorm
 from normexp.nn.norms import make_norm
 from normexp.run import RunConfig
-from normexp.schemes import SCHEMES, Scale, Scheme
+from normexp.schemes import SCHEMES, Scale, Scheme, Site
 
-BranchFunction = Callable[[RunConfig, nn.Module | None], nn.Module]
+BranchFunction = Callable[[RunConfig, MakeNorm], nn.Module]
 
 
 class Scaling(nn.Module):
@@ -37,37 +37,49 @@ class Constant(nn.Module):
         return self.factor * x_btd
 
 
-def _scale(scale: Scale, layer: int, depth: int) -> nn.Module:
-    value = scale.value(layer, depth)
+def _scale(scale: Scale, site: Site) -> nn.Module:
+    value = scale.value(site)
     if scale.learned:
         return Scaling(value)
     return nn.Identity() if value == 1.0 else Constant(value)
 
 
 class Branch(nn.Module):
-    """after(skip * x + branch_out * output(f(branch_in * before(x)))); without `residual`, the skip term is absent."""
+    """One branch at its site, by the formula in `normexp.schemes`; without `residual`, both skip terms are absent.
 
-    def __init__(self, config: RunConfig, scheme: Scheme, layer: int, function: BranchFunction) -> None:
+    `shared` holds the learned scalars that the layer's other branch has, too.
+    """
+
+    def __init__(
+        self, config: RunConfig, scheme: Scheme, site: Site, function: BranchFunction, shared: dict[str, nn.Module]
+    ) -> None:
         super().__init__()
-        doors = scheme.doors(layer, config.depth)
+        doors = scheme.doors(site)
 
-        def norm(door: str, width: int) -> nn.Module | None:
-            return make_norm(config.norm, width, config.eps) if door in doors else None
+        def norm(door: str, width: int) -> nn.Module:
+            return (make_norm(config.norm, width, config) if door in doors else None) or nn.Identity()
 
-        inner_width = config.hidden if function is FeedForward else config.width
-        self.before = norm("before", config.width) or nn.Identity()
-        self.branch_in = _scale(scheme.branch_in, layer, config.depth)
-        self.f = function(config, norm("within", inner_width))
-        self.output = norm("output", config.width) or nn.Identity()
-        self.branch_out = _scale(scheme.branch_out, layer, config.depth)
-        self.skip = _scale(scheme.skip, layer, config.depth) if config.residual else None
-        self.after = norm("after", config.width) or nn.Identity()
+        def scale(name: str) -> nn.Module:
+            row = scheme.scales[name]
+            return shared.setdefault(name, _scale(row, site)) if row.learned and row.shared else _scale(row, site)
 
-    def forward(self, x_btd: Tensor) -> Tensor:
-        branch_btd = self.branch_out(self.output(self.f(self.branch_in(self.before(x_btd)))))
+        self.before = norm("before", config.width)
+        self.branch_in = scale("branch_in")
+        self.f = function(config, norm)
+        self.output = norm("output", config.width)
+        self.branch_out = scale("branch_out")
+        self.skip = scale("skip") if config.residual else None
+        has_bottom = config.residual and (scheme.bottom.learned or scheme.bottom.value(site) != 0)
+        self.bottom = scale("bottom") if has_bottom else None
+        self.after = norm("after", config.width)
+
+    def forward(self, x_btd: Tensor, block_input_btd: Tensor) -> Tensor:
+        y_btd = self.branch_out(self.output(self.f(self.branch_in(self.before(x_btd)))))
         if self.skip is not None:
-            branch_btd = self.skip(x_btd) + branch_btd
-        return self.after(branch_btd)  # type: ignore[no-any-return]
+            y_btd = self.skip(x_btd) + y_btd
+        if self.bottom is not None:
+            y_btd = y_btd + self.bottom(block_input_btd)
+        return self.after(y_btd)  # type: ignore[no-any-return]
 
 
 class Block(nn.Module):
@@ -75,9 +87,14 @@ class Block(nn.Module):
 
     def __init__(self, config: RunConfig, layer: int) -> None:
         super().__init__()
-        scheme = SCHEMES[config.position]
-        self.mixer = Branch(config, scheme, layer, MIXERS[config.mixer])
-        self.ffn = Branch(config, scheme, layer, FeedForward)
+        scheme, shared = SCHEMES[config.position], dict[str, nn.Module]()
+
+        def branch(name: str, function: BranchFunction) -> Branch:
+            site = Site(layer, config.depth, name, config.post_share)
+            return Branch(config, scheme, site, function, shared)
+
+        self.mixer = branch("mixer", MIXERS[config.mixer])
+        self.ffn = branch("ffn", FeedForward)
 
     def forward(self, x_btd: Tensor) -> Tensor:
-        return self.ffn(self.mixer(x_btd))  # type: ignore[no-any-return]
+        return self.ffn(self.mixer(x_btd, x_btd), x_btd)  # type: ignore[no-any-return]

@@ -13,33 +13,40 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from normexp.nn.norms import make_norm
+from normexp.nn.qk import QK_NORMS
 from normexp.run import RunConfig
 
-
-def _door(norm: nn.Module | None) -> nn.Module:
-    return nn.Identity() if norm is None else norm
+MakeNorm = Callable[[str, int], nn.Module]
+"""The norm (or nothing) that stands at a door of this branch, by the door's name and the number of features there."""
 
 
 class Attention(nn.Module):
-    """Causal multi-head attention with one stacked matrix for queries, keys and values (Vaswani 2017, section 3.2)."""
+    """Causal multi-head attention with one stacked matrix for queries, keys and values (Vaswani 2017, section 3.2).
 
-    def __init__(self, config: RunConfig, within: nn.Module | None) -> None:
+    It has doors `qkv` on each of queries, keys and values, over all heads together.
+    """
+
+    def __init__(self, config: RunConfig, norm: MakeNorm) -> None:
         super().__init__()
-        self.heads = config.heads
-        head_width = config.width // config.heads
+        qk = QK_NORMS[config.qk_norm]
+        self.heads, self.scale = config.heads, qk.scale
         self.qkv = nn.Linear(config.width, 3 * config.width)
-        self.q_norm = _door(make_norm(config.qk_norm, head_width, config.eps))
-        self.k_norm = _door(make_norm(config.qk_norm, head_width, config.eps))
-        self.within = _door(within)
+        self.qkv_norms = nn.ModuleList(norm("qkv", config.width) for _ in range(3))
+        self.q_norm, self.k_norm = qk.make(config)
+        self.within = norm("within", config.width)
         self.out = nn.Linear(config.width, config.width)
 
+    def queries_keys_values(self, x_btd: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What attention is computed from: three of (b, h, t, k), normalized."""
+        b, t, _ = x_btd.shape
+        parts_btd = (norm(part) for norm, part in zip(self.qkv_norms, self.qkv(x_btd).chunk(3, dim=-1), strict=True))
+        q_bhtk, k_bhtk, v_bhtk = (part.view(b, t, self.heads, -1).transpose(1, 2) for part in parts_btd)
+        return self.q_norm(q_bhtk), self.k_norm(k_bhtk), v_bhtk
+
     def forward(self, x_btd: Tensor) -> Tensor:
-        b, t, d = x_btd.shape
-        q_bhtk, k_bhtk, v_bhtk = self.qkv(x_btd).view(b, t, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        q_bhtk, k_bhtk = self.q_norm(q_bhtk), self.k_norm(k_bhtk)
-        y_bhtk = functional.scaled_dot_product_attention(q_bhtk, k_bhtk, v_bhtk, is_causal=True)
-        y_btd = y_bhtk.transpose(1, 2).reshape(b, t, d)
+        q_bhtk, k_bhtk, v_bhtk = self.queries_keys_values(x_btd)
+        y_bhtk = functional.scaled_dot_product_attention(q_bhtk, k_bhtk, v_bhtk, is_causal=True, scale=self.scale)
+        y_btd = y_bhtk.transpose(1, 2).reshape(x_btd.shape)
         return self.out(self.within(y_btd))  # type: ignore[no-any-return]
 
 
@@ -48,10 +55,10 @@ class RunningMean(nn.Module):
 
     count_t1: Tensor
 
-    def __init__(self, config: RunConfig, within: nn.Module | None) -> None:
+    def __init__(self, config: RunConfig, norm: MakeNorm) -> None:
         super().__init__()
         self.register_buffer("count_t1", torch.arange(1, config.seq_len + 1)[:, None], persistent=False)
-        self.within = _door(within)
+        self.within = norm("within", config.width)
         self.out = nn.Linear(config.width, config.width)
 
     def forward(self, x_btd: Tensor) -> Tensor:
@@ -62,9 +69,9 @@ class RunningMean(nn.Module):
 class PerToken(nn.Module):
     """A matrix on each token by itself: no token sees another."""
 
-    def __init__(self, config: RunConfig, within: nn.Module | None) -> None:
+    def __init__(self, config: RunConfig, norm: MakeNorm) -> None:
         super().__init__()
-        self.within = _door(within)
+        self.within = norm("within", config.width)
         self.out = nn.Linear(config.width, config.width)
 
     def forward(self, x_btd: Tensor) -> Tensor:
@@ -74,17 +81,17 @@ class PerToken(nn.Module):
 class FeedForward(nn.Module):
     """fc2(activation(fc1(x))) on each token."""
 
-    def __init__(self, config: RunConfig, within: nn.Module | None) -> None:
+    def __init__(self, config: RunConfig, norm: MakeNorm) -> None:
         super().__init__()
         self.fc1 = nn.Linear(config.width, config.hidden)
         self.activation = nn.GELU() if config.activation == "gelu" else nn.ReLU()
-        self.within = _door(within)
+        self.within = norm("within", config.hidden)
         self.fc2 = nn.Linear(config.hidden, config.width)
 
     def forward(self, x_btd: Tensor) -> Tensor:
         return self.fc2(self.within(self.activation(self.fc1(x_btd))))  # type: ignore[no-any-return]
 
 
-MIXERS: Mapping[str, Callable[[RunConfig, nn.Module | None], nn.Module]] = MappingProxyType(
+MIXERS: Mapping[str, Callable[[RunConfig, MakeNorm], nn.Module]] = MappingProxyType(
     {"attention": Attention, "mean": RunningMean, "linear": PerToken}
 )

@@ -16,10 +16,11 @@ class Network(nn.Module):
 
     def __init__(self, config: RunConfig) -> None:
         super().__init__()
+        self.config = config
         self.embedding = nn.Embedding(config.vocab, config.width)
         self.positions = nn.Embedding(config.seq_len, config.width) if config.pos_embed == "learned" else None
         self.blocks = nn.ModuleDict({str(layer): Block(config, layer) for layer in range(1, config.depth + 1)})
-        self.final_norm = make_norm(config.final_norm, config.width, config.eps) or nn.Identity()
+        self.final_norm = make_norm(config.final_norm, config.width, config) or nn.Identity()
         self.head = nn.Linear(config.width, config.vocab, bias=False)
 
     def forward(self, tokens_bt: Tensor) -> Tensor:

@@ -1,28 +1,134 @@
-"""The table of norms: name to a module over the last axis. `none` is no module at all."""
+"""The modules of the table of norms, each over the last axis. `none` is no module at all."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+
+from normexp.nn.precision import InFloat32
+from normexp.norms import NORMS
+from normexp.run import RunConfig
 
 
-def layer_norm(width: int, eps: float) -> nn.Module:
-    """g (x - mean) / sqrt(var + eps) + b, biased variance. Ba et al. 2016, arXiv 1607.06450, equation 4."""
-    return nn.LayerNorm(width, eps=eps)
+class RoundedLayerNorm(nn.LayerNorm):
+    """LayerNorm by its formula, each operation rounded to the type of its input."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        centred = x - x.mean(-1, keepdim=True)
+        return self.weight * (centred / (centred.square().mean(-1, keepdim=True) + self.eps).sqrt()) + self.bias
 
 
-def rms_norm(width: int, eps: float) -> nn.Module:
-    """g x / sqrt(mean(x^2) + eps), eps inside the root. Zhang and Sennrich 2019, arXiv 1910.07467, equation 4."""
-    return nn.RMSNorm(width, eps=eps)
+class RoundedRMSNorm(nn.RMSNorm):
+    """RMSNorm by its formula, each operation rounded to the type of its input."""
+
+    eps: float
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.weight * (x / (x.square().mean(-1, keepdim=True) + self.eps).sqrt())
 
 
-NormFactory = Callable[[int, float], nn.Module]
+class BatchNorm(nn.BatchNorm1d):
+    """Per feature over all other axes in training, by running statistics in evaluation.
 
-NORMS: Mapping[str, NormFactory] = MappingProxyType({"ln": layer_norm, "rms": rms_norm})
+    A token's output in training depends on later tokens and on other sequences.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.reshape(-1, x.shape[-1])).view_as(x)
 
 
-def make_norm(name: str, width: int, eps: float) -> nn.Module | None:
-    """A norm over `width` features, or None for `none`."""
-    return None if name == "none" else NORMS[name](width, eps)
+class RoundedBatchNorm(BatchNorm):
+    """BatchNorm by its formula, each operation rounded to the type of its input; running statistics in float32."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        axes = tuple(range(x.dim() - 1))
+        if self.training:
+            mean, var = x.mean(axes), (x - x.mean(axes)).square().mean(axes)
+            self._remember(mean.detach(), var.detach(), x.numel() // x.shape[-1])
+        else:
+            mean, var = self.running_mean.to(x.dtype), self.running_var.to(x.dtype)  # type: ignore[union-attr]
+        return self.weight * ((x - mean) / (var + self.eps).sqrt()) + self.bias
+
+    @torch.no_grad()
+    def _remember(self, mean: Tensor, var: Tensor, count: int) -> None:
+        unbiased = var.float() * (count / max(1, count - 1))
+        for running, now in ((self.running_mean, mean.float()), (self.running_var, unbiased)):
+            running.lerp_(now, self.momentum)  # type: ignore[union-attr, arg-type]
+
+
+class DyT(nn.Module):
+    """g tanh(a x) + b, with one scalar a. Zhu et al. 2025, arXiv 2503.10622."""
+
+    def __init__(self, width: int, start: float) -> None:
+        super().__init__()
+        self.alpha = nn.Parameter(torch.tensor(start))
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.weight * torch.tanh(self.alpha * x) + self.bias
+
+
+class ScaleNorm(nn.Module):
+    """g x / sqrt(|x|^2 + d eps), with one scalar g from sqrt(d). Nguyen and Salazar 2019, arXiv 1910.05895.
+
+    With eps against the mean square, as in every other norm, it is RMSNorm with one gain for all features.
+    """
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.tensor(math.sqrt(width)))
+        self.floor = width * eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.gain * x * torch.rsqrt(x.square().sum(-1, keepdim=True) + self.floor)
+
+
+def rounds(run: RunConfig) -> bool:
+    """Whether norms compute in 16 bits."""
+    return run.dtype != "float32" and run.norm_dtype == "same"
+
+
+def layer_norm(width: int, run: RunConfig) -> nn.Module:
+    """LayerNorm with gain and bias."""
+    return RoundedLayerNorm(width, eps=run.eps) if rounds(run) else nn.LayerNorm(width, eps=run.eps)
+
+
+def rms_norm(width: int, run: RunConfig) -> nn.Module:
+    """RMSNorm with a gain, eps inside the root."""
+    return RoundedRMSNorm(width, eps=run.eps) if rounds(run) else nn.RMSNorm(width, eps=run.eps)
+
+
+def batch_norm(width: int, run: RunConfig) -> nn.Module:
+    """BatchNorm with gain, bias and running statistics of momentum 0.1."""
+    return RoundedBatchNorm(width, eps=run.eps) if rounds(run) else BatchNorm(width, eps=run.eps)
+
+
+def dyt(width: int, run: RunConfig) -> nn.Module:
+    """DyT from `dyt_alpha`."""
+    return DyT(width, run.dyt_alpha)
+
+
+def scale_norm(width: int, run: RunConfig) -> nn.Module:
+    """ScaleNorm from sqrt(width)."""
+    return ScaleNorm(width, run.eps)
+
+
+MODULES: Mapping[str, Callable[[int, RunConfig], nn.Module]] = MappingProxyType(
+    {"ln": layer_norm, "rms": rms_norm, "bn": batch_norm, "dyt": dyt, "scale": scale_norm}
+)
+
+
+def make_norm(name: str, width: int, run: RunConfig) -> nn.Module | None:
+    """A fresh norm over `width` features, or None for `none`; in 16 bits it computes as `norm_dtype` says."""
+    if name == "none":
+        return None
+    make = MODULES.get(name) or NORMS[name].make
+    if make is None:
+        raise ValueError(f"norm {name!r} has a row and no module: give its row a make(width, run)")
+    norm: nn.Module = make(width, run)
+    return norm if run.dtype == "float32" or rounds(run) else InFloat32(norm)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from normexp.nn.network import build
+from normexp.nn.precision import logits
 from normexp.run import RunConfig
 from normexp.tasks import Batch, Task
 from normexp.training.flat import FlatParameters
@@ -42,7 +43,7 @@ class Trainer:
 
     def loss(self, batch: Batch) -> Tensor:
         """Mean cross-entropy over the targets whose whole context is in view, in nats."""
-        logits_btv = self.network(torch.from_numpy(batch.inputs_nt))[:, self.task.first :]
+        logits_btv = logits(self.network, torch.from_numpy(batch.inputs_nt), self.config)[:, self.task.first :]
         targets_bt = torch.from_numpy(batch.targets_nt)[:, self.task.first :]
         return functional.cross_entropy(logits_btv.flatten(0, 1), targets_bt.flatten())
 

@@ -1,0 +1,241 @@
+"""One suite over every row of the tables: scheme x norm x mixer, and every norm of queries and keys."""
+
+import math
+from collections.abc import Iterator
+
+import formulas
+import pytest
+import torch
+import yaml
+from torch import Tensor, nn
+
+from normexp.config import grid, sweepfile
+from normexp.nn.network import Network, build
+from normexp.nn.norms import MODULES, BatchNorm, DyT, ScaleNorm
+from normexp.norms import NORMS
+from normexp.run import MIXERS, QK_NORMS, RunConfig
+from normexp.schemes import SCHEMES, Site
+from normexp.tasks import Batch
+from normexp.training.trainer import Trainer
+
+NORM_TYPES = (nn.LayerNorm, nn.RMSNorm, BatchNorm, DyT, ScaleNorm)
+ALL_NORMS = ("none", *NORMS)
+NORMS_A_BLOCK = {"sandwich": 4, "subln": 4, "rezero": 0, "hybrid": 1}
+"""Norms of a block whose mixer is not attention, where that is not 2."""
+SURVIVES_WITHOUT_NORM = {"rezero", "lns", "residual_scaled"}
+"""Schemes whose scales alone bound the stream: its variance grows as a power of the depth at most."""
+
+
+def norm_modules(network: nn.Module) -> list[str]:
+    return [name for name, module in network.named_modules() if isinstance(module, NORM_TYPES)]
+
+
+def tokens(b: int = 2, t: int = 16, vocab: int = 11) -> Tensor:
+    return torch.randint(0, vocab, (b, t), generator=torch.Generator().manual_seed(0))
+
+
+def small(mixer: str, position: str, norm: str, **rest: object) -> RunConfig:
+    keys = {"depth": 4, "width": 16, "hidden": 24, "vocab": 11, **rest}
+    return RunConfig(mixer=mixer, position=position, norm=norm, **keys)  # type: ignore[arg-type]
+
+
+def shuffled(network: Network) -> Network:
+    """The same network in float64 with random numbers in every parameter."""
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in network.double().parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64) * 0.1 + 0.05)
+    return network
+
+
+def parameters_of(network: nn.Module) -> dict[str, Tensor]:
+    return {name: parameter.detach() for name, parameter in network.named_parameters()}
+
+
+def changed_at(network: nn.Module, where: slice) -> Tensor:
+    """Which logits (b, t) change when the tokens at `where` do."""
+    before, after = tokens(), tokens()
+    after[:, where] = (after[:, where] + 1) % 11
+    return (network(before) != network(after)).any(dim=2)
+
+
+def test_the_formulas_and_modules_know_every_row() -> None:
+    assert set(formulas.SCHEMES) == set(SCHEMES)
+    assert {name for name, scheme in SCHEMES.items() if scheme.final_norm} == formulas.FINAL
+    assert set(MODULES) == set(NORMS)
+
+
+@pytest.mark.parametrize("mixer", MIXERS)
+@pytest.mark.parametrize("position", SCHEMES)
+@pytest.mark.parametrize("norm", ALL_NORMS)
+class TestEveryNetwork:
+    def test_agrees_with_its_formula_in_float64(self, mixer: str, position: str, norm: str) -> None:
+        run = small(mixer, position, norm, eps=1e-3)
+        network = shuffled(build(run))
+        expected = formulas.logits(run, parameters_of(network), tokens(t=9))
+        found = network(tokens(t=9))
+        assert found.shape == (2, 9, 11)
+        assert (found - expected).abs().max() <= 1e-11 * (1 + expected.abs().max())
+
+    def test_no_logit_depends_on_a_later_token_but_in_batch_norm(self, mixer: str, position: str, norm: str) -> None:
+        network = build(small(mixer, position, norm))
+        run = network.config
+        leaks = not all(NORMS[used].causal for used in {run.norm, run.final_norm} - {"none"} if norm_modules(network))
+        changed = changed_at(network, slice(9, None))
+        assert changed[:, 9:].all()
+        assert changed[:, :9].any() == leaks
+        network.eval()
+        assert not changed_at(network, slice(9, None))[:, :9].any()
+
+    def test_every_parameter_gets_a_gradient(self, mixer: str, position: str, norm: str) -> None:
+        network = build(small(mixer, position, norm))
+        network(tokens()).square().sum().backward()
+        assert [name for name, p in network.named_parameters() if p.grad is None] == []
+
+    def test_norms_stand_where_the_scheme_says(self, mixer: str, position: str, norm: str) -> None:
+        names = norm_modules(build(small(mixer, position, norm)))
+        assert ("final_norm" in names) == (norm != "none" and position in formulas.FINAL)
+        inside = 0 if norm == "none" else NORMS_A_BLOCK.get(position, 2)
+        inside += 3 * (position == "hybrid" and mixer == "attention" and norm != "none")
+        assert len([name for name in names if name != "final_norm"]) == 4 * inside
+
+    def test_gains_biases_and_scalars_do_not_decay(self, mixer: str, position: str, norm: str) -> None:
+        run = small(mixer, position, norm, depth=2, optimizer="sgd", lr=0.5, weight_decay=1.0)
+        trainer = Trainer(run)
+        before = {name: p.detach().clone() + 1 for name, p in trainer.network.named_parameters()}
+        trainer.flat.values += 1
+        trainer.flat.grads.zero_()
+        trainer.optimizer.step()
+        for name, parameter in trainer.network.named_parameters():
+            decays = name.endswith("weight") and parameter.dim() == 2
+            assert torch.equal(parameter, before[name] * 0.5 if decays else before[name]), name
+
+
+@pytest.mark.parametrize("position", SCHEMES)
+@pytest.mark.parametrize("norm", ALL_NORMS)
+class TestEveryScheme:
+    def test_64_layers_are_finite_where_theory_says_so(self, position: str, norm: str) -> None:
+        network = build(small("attention", position, norm, depth=64, init="xavier", width=32, hidden=32))
+        logits = network(tokens())
+        logits.square().sum().backward()
+        bounded = norm != "none" or position in SURVIVES_WITHOUT_NORM
+        assert bool(torch.isfinite(logits).all() and logits.abs().max() < 1e4) == bounded
+        if bounded:
+            assert all(torch.isfinite(p.grad).all() for p in network.parameters() if p.grad is not None)
+
+    def test_any_depth_has_the_shape_of_its_tokens(self, position: str, norm: str) -> None:
+        for depth in (0, 1, 2):
+            logits = build(small("attention", position, norm, depth=depth, heads=2))(tokens(b=3, t=5))
+            assert logits.shape == (3, 5, 11)
+
+    def test_a_config_comes_back_from_yaml(self, position: str, norm: str) -> None:
+        run = small("attention", position, norm, qk_norm="l2", dtype="bfloat16", norm_dtype="same", post_share=0.5)
+        text = yaml.safe_dump({"name": "round", "base": run.to_dict()})
+        points = grid.plan(sweepfile.parse(text, origin="round.yaml")).points
+        assert [point.config for point in points] == [run.canonical()]
+
+    def test_16_bits_train(self, position: str, norm: str) -> None:
+        losses = {}
+        for dtype in ("float32", "bfloat16"):
+            run = small("attention", position, norm, depth=2, order=1, dtype=dtype, batch=8)
+            trainer = Trainer(run)
+            batch = next(trainer.task.batches(0, 8))
+            losses[dtype] = [trainer.step(step, batch).loss for step in (1, 2, 3)]
+            assert {p.dtype for p in trainer.network.parameters()} == {torch.float32}
+        assert losses["bfloat16"] != losses["float32"]
+        assert losses["bfloat16"] == pytest.approx(losses["float32"], rel=0.1)
+
+
+DEEP = {
+    "deepnorm": {"skip": 2.5149, "gain_v": 0.28117, "gain_out": 0.28117, "gain_fc1": 0.28117, "gain_fc2": 0.28117},
+    "glm": {"skip": 6.3246, "gain_v": 0.15811, "gain_out": 0.15811, "gain_fc1": 0.15811, "gain_fc2": 0.15811},
+    "subln": {"gain_v": 1.92064, "gain_out": 1.92064, "gain_fc1": 1.92064, "gain_fc2": 1.92064},
+    "residual_scaled": {"branch_out": 0.15811},
+    "lns": {"branch_in": 0.44721},
+    "rezero": {"branch_out": 0.0},
+    "b2t": {"bottom": 1.0},
+}
+"""Constants that are not 1 (bottom: not 0) at depth 20, FFN of layer 5, by the papers' formulas worked out by hand."""
+
+
+@pytest.mark.parametrize("position", SCHEMES)
+def test_constants_of_20_layers(position: str) -> None:
+    plain = dict.fromkeys(("skip", "branch_in", "branch_out", *(f"gain_{r}" for r in ("q", "k", "v", "out"))), 1.0)
+    expected = plain | {"gain_fc1": 1.0, "gain_fc2": 1.0, "bottom": 0.0} | DEEP.get(position, {})
+    assert SCHEMES[position].constants(Site(5, 20, "ffn")) == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("position", SCHEMES)
+def test_gains_reach_the_weights_of_their_roles(position: str) -> None:
+    plain, scaled = (parameters_of(build(RunConfig(depth=20, position=p, norm="ln"))) for p in ("pre", position))
+    numbers = SCHEMES[position].constants(Site(5, 20))
+    qkv = plain["blocks.5.mixer.f.qkv.weight"].chunk(3)
+    for role, part, found in zip("qkv", qkv, scaled["blocks.5.mixer.f.qkv.weight"].chunk(3), strict=True):
+        assert torch.allclose(found, part * numbers[f"gain_{role}"])
+    for role, name in (("out", "mixer.f.out"), ("fc1", "ffn.f.fc1"), ("fc2", "ffn.f.fc2")):
+        expected = plain[f"blocks.5.{name}.weight"] * numbers[f"gain_{role}"]
+        assert torch.allclose(scaled[f"blocks.5.{name}.weight"], expected)
+
+
+@pytest.mark.parametrize(("depth", "share", "post"), [(12, 0.25, 3), (24, 0.25, 6), (20, 0.0, 0), (100, 0.29, 29)])
+def test_mix_has_post_in_its_first_layers(depth: int, share: float, post: int) -> None:
+    doors = [SCHEMES["mix"].doors(Site(layer, depth, "mixer", share)) for layer in range(1, depth + 1)]
+    assert doors == [{"after"}] * post + [{"before"}] * (depth - post)
+
+
+def test_rezero_starts_as_its_embedding_and_has_one_scalar_a_layer() -> None:
+    run = small("attention", "rezero", "ln")
+    network = build(run)
+    names = [name for name, _ in network.named_parameters() if name.endswith("factor")]
+    assert names == [f"blocks.{layer}.mixer.branch_out.factor" for layer in range(1, 5)]
+    x = network.embedding(tokens()) + network.positions.weight
+    assert torch.equal(network(tokens()), network.head(x))
+
+
+@pytest.mark.parametrize("qk_norm", QK_NORMS)
+class TestEveryQKNorm:
+    def test_agrees_with_its_formula_in_float64(self, qk_norm: str) -> None:
+        run = small("attention", "pre", "ln", qk_norm=qk_norm, eps=1e-3)
+        network = shuffled(build(run))
+        expected = formulas.logits(run, parameters_of(network), tokens())
+        assert (network(tokens()) - expected).abs().max() <= 1e-11 * (1 + expected.abs().max())
+
+    def test_blind_to_the_size_of_queries_and_keys(self, qk_norm: str) -> None:
+        attention = build(small("attention", "pre", "ln", qk_norm=qk_norm, eps=0.0)).blocks["1"].mixer.f
+        x = torch.randn(2, 5, 16, generator=torch.Generator().manual_seed(0))
+        before = attention(x)
+        with torch.no_grad():
+            attention.qkv.weight[:32] *= 7.0
+        assert torch.allclose(attention(x), before, atol=1e-5) == (qk_norm != "none")
+
+    def test_number_of_parameters(self, qk_norm: str) -> None:
+        attention = build(small("attention", "pre", "ln", qk_norm=qk_norm)).blocks["1"].mixer.f
+        count = sum(p.numel() for part in (attention.q_norm, attention.k_norm) for p in part.parameters())
+        assert count == {"none": 0, "rms": 2 * 4, "ln": 4 * 4, "full": 2 * 16, "l2": 1}[qk_norm]
+
+    def test_no_norm_is_left_without_any(self, qk_norm: str) -> None:
+        names = norm_modules(build(small("attention", "pre", "none", qk_norm=qk_norm)))
+        assert (names == []) == (qk_norm in ("none", "l2"))
+
+
+def test_the_scale_of_cosine_attention_starts_from_the_sequences_length() -> None:
+    attention = build(small("attention", "pre", "ln", qk_norm="l2")).blocks["1"].mixer.f
+    assert attention.q_norm.gain.item() == pytest.approx(math.log2(16 * 16 - 16))
+
+
+class TestBatchNorm:
+    def batch(self) -> Iterator[Batch]:
+        return Trainer(small("attention", "pre", "bn", order=1)).task.batches(0, 8)
+
+    @pytest.mark.parametrize("norm_dtype", ["float32", "same"])
+    def test_training_and_evaluation_differ_until_the_statistics_have_settled(self, norm_dtype: str) -> None:
+        run = small("attention", "pre", "bn", order=1, dtype="bfloat16", norm_dtype=norm_dtype)
+        norm = build(run).blocks["1"].mixer.before
+        x = torch.randn(64, 16, 16, generator=torch.Generator().manual_seed(0)).bfloat16() * 3 + 2
+        norm.eval()
+        assert (norm(x) - x).abs().max() < 0.1
+        norm.train()
+        gap = [(norm(x).float() - norm.eval()(x).float()).abs().max().item() for _ in range(60) if norm.train()]
+        assert gap[0] > 1
+        assert gap[-1] < 0.2
+        assert gap[-1] < gap[10] < gap[0]

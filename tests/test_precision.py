@@ -1,0 +1,70 @@
+import pytest
+import torch
+
+from normexp.nn.network import build
+from normexp.nn.norms import make_norm
+from normexp.nn.precision import cast_parameters, logits
+from normexp.norms import NORMS
+from normexp.run import RunConfig
+
+TOKENS = torch.randint(0, 11, (2, 8), generator=torch.Generator().manual_seed(0))
+
+
+def config(**keys: object) -> RunConfig:
+    return RunConfig(**{"depth": 2, "width": 16, "hidden": 16, "vocab": 11, "seq_len": 8, **keys})
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("norm", ["none", *NORMS])
+@pytest.mark.parametrize("norm_dtype", ["float32", "same"])
+def test_activations_have_16_bits_and_weights_32(dtype: str, norm: str, norm_dtype: str) -> None:
+    run = config(dtype=dtype, norm=norm, norm_dtype=norm_dtype, qk_norm="rms")
+    network = build(run)
+    seen = {}
+    for name, module in network.named_modules():
+        module.register_forward_hook(lambda m, i, out, name=name: seen.__setitem__(name, out.dtype))
+    found = logits(network, TOKENS, run)
+    found.sum().backward()
+    assert found.dtype == torch.float32
+    narrow = {name for name, kind in seen.items() if kind == getattr(torch, dtype)}
+    wide = {name for name in seen if name.endswith(".norm")} if norm_dtype == "float32" else set()
+    assert narrow == set(seen) - wide
+    assert {p.grad.dtype for p in network.parameters()} == {torch.float32}
+    exact = logits(network, TOKENS, config(norm=norm, qk_norm="rms")) if norm_dtype == "same" else found
+    assert torch.allclose(found, exact, atol=0.1 * exact.abs().max().item())
+
+
+def test_float32_is_the_plain_network() -> None:
+    run = config()
+    network = build(run)
+    assert torch.equal(logits(network, TOKENS, run), network(TOKENS))
+
+
+def test_parameters_of_norms_in_float32_are_not_cast() -> None:
+    network = build(config(dtype="bfloat16"))
+    cast = cast_parameters(network, torch.bfloat16)
+    assert cast["blocks.1.mixer.f.out.weight"].dtype == torch.bfloat16
+    assert cast["blocks.1.mixer.before.norm.weight"] is network.blocks["1"].mixer.before.norm.weight
+
+
+class TestPitfallsOfFloat16:
+    """A row of zeros, and one whose squares overflow (above 255.9), through norms of both kinds."""
+
+    def output(self, norm: str, norm_dtype: str, value: float, eps: float) -> torch.Tensor:
+        module = make_norm(norm, 16, config(dtype="float16", norm_dtype=norm_dtype, eps=eps))
+        x = torch.full((1, 16), value, dtype=torch.float16)
+        x[:, ::2] *= -1
+        with torch.no_grad():
+            return (module if norm_dtype == "float32" else module.half())(x)
+
+    @pytest.mark.parametrize("norm", ["ln", "rms"])
+    def test_an_eps_below_the_smallest_float16_divides_by_zero(self, norm: str) -> None:
+        assert torch.isnan(self.output(norm, "same", 0.0, 1e-8)).all()
+        assert (self.output(norm, "same", 0.0, 1e-5) == 0).all()
+        assert (self.output(norm, "float32", 0.0, 1e-8) == 0).all()
+
+    @pytest.mark.parametrize("norm", ["ln", "rms"])
+    def test_squares_overflow_in_both_norms_alike(self, norm: str) -> None:
+        assert (self.output(norm, "same", 300.0, 1e-5) == 0).all()
+        assert (self.output(norm, "same", 250.0, 1e-5).abs() - 1).abs().max() < 1e-2
+        assert (self.output(norm, "float32", 300.0, 1e-5).abs() - 1).abs().max() < 1e-2
