@@ -11,16 +11,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from normexp.timing import BOTH, FORWARD, STEP, Timing
-from normexp.views.labels import plural, value_text
+from normexp.views.labels import plural
 from normexp.views.pivot import TextTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TICKS = (0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+TITLE = "Time of RMSNorm relative to LayerNorm"
+FINE = 10
+"""Below this ratio of its ends the axis of ratios has ticks between powers of two."""
 SPREAD = "In brackets: 10th to 90th percentile over rounds. Ratios are taken within a round."
-NO_SHARE = "The share of norms is what a step takes more than one with norm none in the same round."
+SHARE = "The share of norms is what a step takes more than one with norm none in the same round."
 
 
 def tables(rows: Sequence[Timing]) -> list[TextTable]:
@@ -49,7 +51,7 @@ def _step_table(where: str, threads: int, rows: Sequence[Timing]) -> TextTable:
         title=f"{STEP.capitalize()}: {where}, {plural(threads, 'thread')}",
         header=("norm", "time (ms)", "ratio to ln", "share of norms", "params"),
         rows=tuple((row.norm, _time(row, 1e-3), _ratio(row), _share(row), str(row.parameters)) for row in rows),
-        note=f"{NO_SHARE} {SPREAD}",
+        note=f"{SHARE} {SPREAD}",
     )
 
 
@@ -98,25 +100,27 @@ def _cell(kind: type, text: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """One norm's ratios in a panel, at places on the axis of shapes."""
+    """One norm's ratios with one number of threads, in a panel, at places on the axis of shapes."""
 
     panel: str
-    label: str
+    norm: str
+    threads: int
     points: tuple[tuple[int, Timing], ...]
 
 
 def series(rows: Sequence[Timing]) -> tuple[list[str], list[Series]]:
-    """The shapes, and what is drawn: every norm but the reference, apart by threads where there are several."""
+    """The shapes, and what is drawn: every norm but the reference, whose ratio is 1, forward first."""
     rows = [row for row in rows if row.part in (FORWARD, BOTH)]
     shapes = list(dict.fromkeys(row.where for row in rows))
-    several = len({row.threads for row in rows}) > 1
-    found: dict[tuple[str, str], list[tuple[int, Timing]]] = {}
+    found: dict[tuple[str, str, int], list[tuple[int, Timing]]] = {}
     for row in rows:
-        if not row.ratio == row.ratio_p10 == row.ratio_p90 == 1:
-            label = f"{row.norm}, {plural(row.threads, 'thread')}" if several else row.norm
-            found.setdefault((row.part, label), []).append((shapes.index(row.where), row))
-    drawn = [Series(panel=part, label=label, points=tuple(points)) for (part, label), points in found.items()]
-    return shapes, sorted(drawn, key=lambda line: line.panel != FORWARD)
+        if not row.ratio_p10 == row.ratio == row.ratio_p90 == 1:
+            found.setdefault((row.part, row.norm, row.threads), []).append((shapes.index(row.where), row))
+    lines = [
+        Series(panel=part, norm=norm, threads=threads, points=tuple(points))
+        for (part, norm, threads), points in found.items()
+    ]
+    return shapes, sorted(lines, key=lambda line: (line.panel != FORWARD, line.threads))
 
 
 def render(rows: Sequence[Timing]) -> dict[str, bytes]:
@@ -127,36 +131,63 @@ def render(rows: Sequence[Timing]) -> dict[str, bytes]:
 
 
 def draw(rows: Sequence[Timing]) -> Figure:
-    """Ratio to LayerNorm by shape, forward in one panel and with backward in another; bars: 10th to 90th percentile."""
-    from matplotlib.lines import Line2D
-    from matplotlib.ticker import NullLocator
+    """Ratio to LayerNorm by shape, forward in one panel and with backward in another; bars: 10th to 90th percentile.
 
-    from normexp.views.canvas import BESIDE, GREY, line_styles, panel_figure
+    A norm has its colour, a number of threads its marker.
+    """
+    from matplotlib.lines import Line2D
+
+    from normexp.views.canvas import BESIDE, COLORS, GREY, MARKERS, panel_figure
 
     shapes, lines = series(rows)
-    labels = list(dict.fromkeys(line.label for line in lines))
-    styles = {label: style | {"linestyle": "none"} for label, style in line_styles(labels).items()}
-    ends = [end for line in lines for _, row in line.points for end in (row.ratio_p10, row.ratio_p90)]
-    low, high = min([1.0, *ends]) / 1.1, max([1.0, *ends]) * 1.1
+    norms = list(dict.fromkeys(line.norm for line in lines))
+    threads = list(dict.fromkeys(line.threads for line in lines))
+    looks: dict[tuple[str, int], dict[str, Any]] = {
+        (norm, count): {
+            "color": COLORS[norms.index(norm) % len(COLORS)],
+            "marker": MARKERS[threads.index(count) % len(MARKERS)],
+            "markersize": 4.5,
+            "linestyle": "none",
+        }
+        for count in threads
+        for norm in norms
+    }
+    places = {key: (index - (len(looks) - 1) / 2) * 0.7 / len(looks) for index, key in enumerate(looks)}
+    ends = [1.0, *(end for line in lines for _, row in line.points for end in (row.ratio_p10, row.ratio_p90))]
 
     def panel(ax: Axes, drawn: Sequence[Series]) -> None:
         for line in drawn:
-            shift = (labels.index(line.label) - (len(labels) - 1) / 2) * 0.7 / max(1, len(labels))
-            places = [place + shift for place, _ in line.points]
-            middle = [row.ratio for _, row in line.points]
-            below = [max(0.0, row.ratio - row.ratio_p10) for _, row in line.points]
-            above = [max(0.0, row.ratio_p90 - row.ratio) for _, row in line.points]
-            look: dict[str, Any] = {**styles[line.label], "elinewidth": 1.2}
-            ax.errorbar(places, middle, yerr=[below, above], **look)
+            key = (line.norm, line.threads)
+            _draw_series(ax, line, places[key], looks[key])
         ax.axhline(1, color=GREY, linewidth=0.8, linestyle=(0, (1, 2)), zorder=0)
         ax.annotate("LayerNorm", (1.0, 1), xycoords=("axes fraction", "data"), **BESIDE)
-        ax.set(xlabel="shape", ylabel="time / LayerNorm's", yscale="log", ylim=(low, high))
-        ax.set(xlim=(-0.5, len(shapes) - 0.5))
+        ax.set(xlabel="shape", ylabel="time / LayerNorm's", xlim=(-0.5, len(shapes) - 0.5))
         ax.set_xticks(range(len(shapes)), shapes)
-        ticks = [tick for tick in TICKS if low <= tick <= high]
-        ax.set_yticks(ticks, [value_text("ratio", float(tick)) for tick in ticks])
-        ax.yaxis.set_minor_locator(NullLocator())
+        _ratio_axis(ax, min(ends) / 1.1, max(ends) * 1.1)
 
-    handles = {label: Line2D([], [], **style) for label, style in styles.items()}
-    title = "Time of RMSNorm relative to LayerNorm"
-    return panel_figure(title, lines, panel, handles, width_inches=max(3.9, 1.0 * len(shapes)))
+    def name(norm: str, count: int) -> str:
+        return f"{norm}, {plural(count, 'thread')}" if len(threads) > 1 else norm
+
+    handles = {name(*key): Line2D([], [], **look) for key, look in looks.items()}
+    return panel_figure(TITLE, lines, panel, handles, width_inches=max(3.9, 1.2 * len(shapes)))
+
+
+def _draw_series(ax: Axes, line: Series, shift: float, look: dict[str, Any]) -> None:
+    places = [place + shift for place, _ in line.points]
+    middle = [row.ratio for _, row in line.points]
+    below = [row.ratio - row.ratio_p10 for _, row in line.points]
+    above = [row.ratio_p90 - row.ratio for _, row in line.points]
+    ax.errorbar(places, middle, yerr=[below, above], elinewidth=1.1, **look)
+
+
+def _ratio_axis(ax: Axes, low: float, high: float) -> None:
+    from matplotlib.ticker import NullLocator
+
+    from normexp.views.canvas import PLAIN_NUMBERS
+
+    fine = (0.6, 0.8, 1.2, 1.5, 3) if high / low < FINE else ()
+    ax.set_yscale("log")
+    ax.set_ylim(low, high)
+    ax.set_yticks([tick for tick in (*(2.0**power for power in range(-10, 11)), *fine) if low <= tick <= high])
+    ax.yaxis.set_minor_locator(NullLocator())
+    ax.yaxis.set_major_formatter(PLAIN_NUMBERS)
