@@ -37,7 +37,7 @@ class RMSNorm(nn.RMSNorm):
 
 def rms_norm(x: Tensor, weight_d: Tensor, eps: float) -> Tensor:
     """RMSNorm by the fast way where there is one for this input, else by torch's."""
-    fast = x.device.type == "cpu" and x.dtype in FAST_DTYPES and x.dtype == weight_d.dtype
+    fast = x.is_cpu and x.dtype in FAST_DTYPES and x.dtype == weight_d.dtype
     if fast and x.numel() and x.shape[-1] == weight_d.shape[0] and works(x.dtype):
         return _Fast.apply(x, weight_d, eps)  # type: ignore[no-any-return, no-untyped-call]
     return plain(x, weight_d, eps)
