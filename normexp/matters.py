@@ -61,7 +61,6 @@ EPS: Mapping[str, Any] = {"matters": _uses_eps, "matters_when": "a norm with sta
 DYT: Mapping[str, Any] = {"matters": lambda run: "dyt" in norms_in_use(run), "matters_when": "dyt is anywhere"}
 NORM_DTYPE: Mapping[str, Any] = {"matters": _rounds_norms, "matters_when": "a norm is anywhere, dtype of 16 bits"}
 POST_SHARE: Mapping[str, Any] = {**_scheme_reads("post_share"), "matters_when": "position: mix"}
-MARKOV: Mapping[str, Any] = {"matters": lambda run: run.task == "markov", "matters_when": "task: markov"}
 ADAM: Mapping[str, Any] = {
     "matters": lambda run: run.optimizer in ("adam", "adamw"),
     "matters_when": "optimizer: adam, adamw",

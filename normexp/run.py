@@ -13,11 +13,12 @@ from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from normexp.keys import Key, Value
-from normexp.matters import ADAM, ATTENTION, BLOCKS, DYT, EPS, MARKOV, NORM_DTYPE, POST_SHARE, attends, block_norm
+from normexp.matters import ADAM, ATTENTION, BLOCKS, DYT, EPS, NORM_DTYPE, POST_SHARE, attends, block_norm
 from normexp.norms import NORMS
 from normexp.schemes import SCHEMES, without_norm
 
 MIXERS = ("attention", "mean", "linear")
+TASKS = ("markov", "lookups")
 QK_NORMS = ("none", "rms", "ln", "full", "l2")
 DTYPES = ("float32", "bfloat16", "float16")
 MAX_COUNT = 10**9
@@ -104,11 +105,13 @@ class RunConfig:
     )
     eps: float = _key(1e-5, "added to the variance or mean square in every norm", low=0, **EPS)
     dyt_alpha: float = _key(0.5, "start of DyT's learned factor inside the tanh", low=0, **DYT)
-    task: str = _key("markov", "the source of tokens", choices=("markov",), interacting=True)
-    order: int = _key(
-        2, "tokens of context that the source depends on; below seq_len", low=1, interacting=True, **MARKOV
+    task: str = _key(
+        "markov",
+        "the source of tokens; markov: each token of context counts by itself, lookups: through a chain of tables",
+        choices=TASKS,
     )
-    sharpness: float = _key(4.0, "scale of the source's logits", low=0, low_open=True, **MARKOV)
+    order: int = _key(2, "tokens of context that the source depends on; below seq_len", low=1, interacting=True)
+    sharpness: float = _key(4.0, "scale of the source's logits", low=0, low_open=True)
     task_seed: int = _key(0, "seed of the source and its validation set", low=0, high=2**63 - 1)
     label_noise: float = _key(0.0, "share of targets replaced by uniform ones", low=0, high=1, high_open=True)
     optimizer: str = _key(
@@ -166,12 +169,11 @@ class RunConfig:
 
         if right("depth", "mixer", "width", "heads") and attends(self) and self.width % self.heads:
             yield f"heads: {self.heads} does not divide width {self.width}"
-        if right("task") and self.task == "markov":
-            if right("order", "seq_len") and self.order >= self.seq_len:
-                yield f"order: {self.order} is not below seq_len {self.seq_len}"
-            if right("order", "vocab") and self.vocab ** min(self.order + 1, 25) > MAX_TABLE:
-                size = f"{self.vocab}^{self.order + 1}"
-                yield f"order: the source has {size} probabilities, more than {MAX_TABLE}: lower order or vocab"
+        if right("order", "seq_len") and self.order >= self.seq_len:
+            yield f"order: {self.order} is not below seq_len {self.seq_len}"
+        if right("order", "vocab") and self.vocab ** min(self.order + 1, 25) > MAX_TABLE:
+            size = f"{self.vocab}^{self.order + 1}"
+            yield f"order: the source has {size} probabilities, more than {MAX_TABLE}: lower order or vocab"
 
     def canonical(self) -> RunConfig:
         """The same training with every key that does not matter at its neutral value."""
@@ -183,9 +185,16 @@ class RunConfig:
         return RunConfig(**values)
 
     def identity(self) -> dict[str, Value]:
-        """The canonical keys that differ from their neutral value: what the run's id is made of."""
+        """What the run's id is made of: the canonical keys that differ from their neutral value, and `plugins`, if any."""
         same = self.canonical()
-        return {name: getattr(same, name) for name, key in sorted(KEYS.items()) if getattr(same, name) != key.neutral}
+        given = {name: getattr(same, name) for name, key in sorted(KEYS.items()) if getattr(same, name) != key.neutral}
+        plugins = same.plugins()
+        return given | ({"plugins": " ".join(plugins)} if plugins else {})
+
+    def plugins(self) -> list[str]:
+        """The origins of the rows from plugins that the run uses."""
+        origins = {NORMS.origin(name) for name in (self.norm, self.final_norm)} | {SCHEMES.origin(self.position)}
+        return sorted(origins - {""})
 
     @property
     def run_id(self) -> str:

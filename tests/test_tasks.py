@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from normexp.run import RunConfig
-from normexp.streams import stream
-from normexp.tasks import Batch, Markov, Task
+from normexp.sources import SOURCES
+from normexp.tasks import Batch, Task
 
 
 def cross_entropy(predictions_ntv, batch: Batch, first: int) -> tuple[float, float]:
@@ -23,10 +23,13 @@ CONFIGS = [
     RunConfig(order=3, vocab=16, sharpness=2.0),
     RunConfig(order=1, vocab=5, seq_len=4, label_noise=0.2),
     RunConfig(label_noise=0.3, task_seed=7),
+    RunConfig(task="lookups", order=1, vocab=6),
+    RunConfig(task="lookups", order=4, vocab=5, sharpness=6.0),
+    RunConfig(task="lookups", order=8, vocab=4, sharpness=8.0, seq_len=24, label_noise=0.1),
 ]
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"order{c.order}-v{c.vocab}-noise{c.label_noise}")
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.task}-order{c.order}-v{c.vocab}-noise{c.label_noise}")
 class TestReferences:
     def test_an_oracle_reaches_the_floor(self, config: RunConfig) -> None:
         task = Task(config)
@@ -61,28 +64,10 @@ class TestReferences:
         assert in_sample <= task.losses.guess < in_sample + 0.02
 
 
-def test_with_order_1_the_bigram_is_the_floor() -> None:
-    losses = Task(RunConfig(order=1)).losses
+@pytest.mark.parametrize("task", SOURCES)
+def test_with_order_1_the_bigram_is_the_floor(task: str) -> None:
+    losses = Task(RunConfig(task=task, order=1)).losses
     assert losses.bigram == pytest.approx(losses.floor, rel=1e-9)
-
-
-def test_the_source_follows_its_formula() -> None:
-    source = Markov(vocab=4, order=2, sharpness=3.0, seed=5)
-    tables = [stream("markov", 5, 4, lag).standard_normal((4, 4)) for lag in (1, 2)]
-    latest, before = 3, 1
-    weights = np.exp((tables[0][latest] + tables[1][before]) * 3.0 / math.sqrt(2))
-    assert source.next_cv[before * 4 + latest] == pytest.approx(weights / weights.sum())
-
-
-def test_sampled_frequencies_agree_with_the_table() -> None:
-    source = Markov(vocab=3, order=2, sharpness=2.0, seed=1)
-    tokens = source.sample(np.random.default_rng(0), 20_000, 8)
-    contexts = source.contexts(tokens[:, :-1])
-    for context in range(9):
-        following = tokens[:, 2:][contexts == context]
-        share = np.bincount(following, minlength=3) / len(following)
-        assert share == pytest.approx(source.next_cv[context], abs=5 / math.sqrt(len(following)))
-    assert np.bincount(tokens[:, :2].ravel()) / 40_000 == pytest.approx(1 / 3, abs=0.02)
 
 
 def test_label_noise_replaces_its_share_of_targets_and_no_inputs() -> None:
@@ -92,22 +77,23 @@ def test_label_noise_replaces_its_share_of_targets_and_no_inputs() -> None:
     assert changed == pytest.approx(0.4 * 63 / 64, abs=0.01)
 
 
+@pytest.mark.parametrize("task", SOURCES)
 class TestStreams:
-    def test_batches_depend_on_task_seed_and_number_alone(self) -> None:
-        config = RunConfig(batch=4)
+    def test_batches_depend_on_task_seed_and_number_alone(self, task: str) -> None:
+        config = RunConfig(task=task, batch=4)
         others = dataclasses.replace(config, steps=7, norm="rms", depth=3, lr=0.1)
         ours = [b.inputs_nt for b in islice(Task(config).batches(0, 4), 130)]
         theirs = [b.inputs_nt for b in islice(Task(others).batches(0, 4), 130)]
         assert all((a == b).all() for a, b in zip(ours, theirs, strict=True))
         assert len({a.tobytes() for a in ours}) == 130
 
-    def test_the_validation_set_does_not_depend_on_the_seed(self) -> None:
-        one, two = (Task(RunConfig(seed=seed)) for seed in (0, 1))
+    def test_the_validation_set_does_not_depend_on_the_seed(self, task: str) -> None:
+        one, two = (Task(RunConfig(task=task, seed=seed)) for seed in (0, 1))
         assert (one.validation.inputs_nt == two.validation.inputs_nt).all()
         assert (next(one.batches(0, 4)).inputs_nt != next(two.batches(1, 4)).inputs_nt).any()
 
-    def test_targets_are_the_next_inputs(self) -> None:
-        batch = next(Task(RunConfig()).batches(0, 8))
+    def test_targets_are_the_next_inputs(self, task: str) -> None:
+        batch = next(Task(RunConfig(task=task)).batches(0, 8))
         assert (batch.inputs_nt[:, 1:] == batch.targets_nt[:, :-1]).all()
 
 
