@@ -149,11 +149,11 @@ class TestShown:
         assert "load:" in out[1]
 
     def test_numbers_in_cells(self) -> None:
-        ln, none = timings(made(ln=[2e-3] * 3, none=[1.5e-3] * 3), "ln", "none")
+        ln, none = timings(made(ln=[20e-3] * 3, none=[1.5e-3] * 3), "ln", "none")
         (table,) = view.tables([ln, none])
         assert table.rows == (
-            ("ln", "2 (2–2)", "1.00 (1.00–1.00)", "25.0% (25.0% to 25.0%)", "1"),
-            ("none", "1.5 (1.5–1.5)", "0.75 (0.75–0.75)", "", "1"),
+            ("ln", "20.0 ms (20.0–20.0)", "1.00 (1.00–1.00)", "92.5% (92.5% to 92.5%)", "1"),
+            ("none", "1500 µs (1500–1500)", "0.07 (0.07–0.07)", "", "1"),
         )
 
     @pytest.mark.parametrize("threads", [[1], [1, 2]])
@@ -203,6 +203,11 @@ class TestRefusals:
         assert isinstance(done.exception, UserError)
         assert told in str(done.exception)
         assert not (tmp_path / "results").exists()
+
+    def test_all_complaints_come_at_once(self) -> None:
+        done = CliRunner().invoke(app, ["bench", "depht=3", "--shapes", "4x0", "--threads", "0"])
+        assert isinstance(done.exception, UserError)
+        assert len(done.exception.complaints) == 3
 
     def test_a_folder_of_a_sweep_is_left_alone(self, tmp_path: Path) -> None:
         (tmp_path / "bench").mkdir()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +12,7 @@ from normexp.cli import options as common
 from normexp.errors import UserError
 
 if TYPE_CHECKING:
-    from normexp.run import RunConfig
+    from normexp.config.bench import Request
     from normexp.timing import Rounds, Timing
 
 SHAPES = "512x64,512x128,512x1024,64x128x1024"
@@ -38,7 +38,7 @@ def bench(
 ) -> None:
     """Time RMSNorm beside LayerNorm: each norm by itself, and training steps of a network with them."""
     from normexp.cli.show import say, show
-    from normexp.config.bench import read_model, read_shapes, read_threads
+    from normexp.config.bench import read
     from normexp.execute.heap import keep_freed_memory
     from normexp.execute.jobs import default_jobs
     from normexp.execute.machine import load
@@ -49,8 +49,7 @@ def bench(
     from normexp.views.console import Uncut
 
     processors, folder = default_jobs(), out / FOLDER
-    sizes, counts = read_shapes(shapes), read_threads(threads, processors)
-    configs, told = read_model(overrides or ())
+    request = read(shapes, threads, overrides or (), processors)
     if Store(folder).exists():
         raise UserError(f"{folder} is the folder of a sweep: choose another with --out")
     make_folder(folder)
@@ -60,7 +59,7 @@ def bench(
         say(f"warning: load {busy:.2f}: other processes disturb; trust the ratios more than the times")
     keep_freed_memory()
     rows: list[Timing] = []
-    for found in _measure(sizes, counts, rounds, configs, told, steps):
+    for found in _measure(request, rounds, steps):
         say(f"measured {found.part}, {found.where}, threads: {found.threads}")
         reference, *_, last = found.seconds
         without = last if found.part == STEP else None
@@ -71,21 +70,14 @@ def bench(
     show(*(Uncut(table) for table in view.tables(rows)), f"Files: {folder}")
 
 
-def _measure(
-    shapes: list[tuple[int, ...]],
-    threads: list[int],
-    rounds: int | None,
-    configs: Mapping[str, RunConfig],
-    told: str,
-    steps: int,
-) -> Iterator[Rounds]:
+def _measure(request: Request, rounds: int | None, steps: int) -> Iterator[Rounds]:
     """Steps first, since they may be refused."""
     from normexp.training import bench
 
     if steps:
-        yield bench.steps(configs, steps, told)
-    for count in threads:
-        for shape in shapes:
+        yield bench.steps(request.configs, steps, request.told)
+    for count in request.threads:
+        for shape in request.shapes:
             yield from bench.operators(shape, count, rounds)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 from normexp.config.overrides import read_overrides
 from normexp.config.yamlfile import Notes
@@ -12,11 +14,42 @@ from normexp.keys import Value
 from normexp.run import RunConfig
 from normexp.views.labels import values_text
 
+Found = TypeVar("Found")
+
 MOST_ELEMENTS = 2**25
 """Of a shape: a handwritten norm keeps several copies of its input."""
 MOST_AXES = 6
 STEP_NORMS = ("ln", "rms", "none")
 """Norms whose steps are timed unless told otherwise: the first is the reference, the last tells the norms' share."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What to time: shapes and numbers of threads of norms alone; steps of configs, by norm, alike in `told`."""
+
+    shapes: list[tuple[int, ...]]
+    threads: list[int]
+    configs: dict[str, RunConfig]
+    told: str
+
+
+def read(shapes: str, threads: str | None, overrides: Sequence[str], processors: int) -> Request:
+    """Options and overrides as they were typed. Raises UserError with every complaint."""
+    complaints: list[str] = []
+    found_shapes = _kept(complaints, lambda: read_shapes(shapes))
+    found_threads = _kept(complaints, lambda: read_threads(threads, processors))
+    model = _kept(complaints, lambda: read_model(overrides))
+    if found_shapes is None or found_threads is None or model is None:
+        raise UserError(*complaints)
+    return Request(shapes=found_shapes, threads=found_threads, configs=model[0], told=model[1])
+
+
+def _kept(complaints: list[str], reader: Callable[[], Found]) -> Found | None:
+    try:
+        return reader()
+    except UserError as fault:
+        complaints += fault.complaints
+        return None
 
 
 def read_shapes(text: str) -> list[tuple[int, ...]]:

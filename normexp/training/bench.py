@@ -131,7 +131,7 @@ def steps(configs: Mapping[str, RunConfig], rounds: int, where: str, threads: in
                 if bad is not None:
                     raise UserError(
                         f"a step with norm={norm} cannot be timed: its {bad} is non-finite from the start; "
-                        "write fewer layers (depth=12) or tamer weights (init=torch)"
+                        "write fewer layers (depth=12) or tamer weights (init=torch init_gain=1)"
                     )
         seconds = _in_turns({norm: _stepper(trainer, batches) for norm, trainer in trainers.items()}, rounds)
     parameters = {norm: parameter_count(trainer.network) for norm, trainer in trainers.items()}

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TITLE = "Time of RMSNorm relative to LayerNorm"
+MANY_US = 1e4
 FINE = 10
 """Below this ratio of its ends the axis of ratios has ticks between powers of two."""
 SPREAD = "In brackets: 10th to 90th percentile over rounds. Ratios are taken within a round."
@@ -26,7 +27,7 @@ SHARE = "The share of norms is what a step takes more than one with norm none in
 
 
 def tables(rows: Sequence[Timing]) -> list[TextTable]:
-    """A table for each part and number of threads: microseconds of a norm, milliseconds of a step."""
+    """A table for each part and number of threads."""
     found: dict[tuple[str, int, str], list[Timing]] = {}
     for row in rows:
         found.setdefault((row.part, row.threads, row.where if row.part == STEP else ""), []).append(row)
@@ -41,31 +42,36 @@ def tables(rows: Sequence[Timing]) -> list[TextTable]:
 def _table(part: str, threads: int, rows: Sequence[Timing]) -> TextTable:
     return TextTable(
         title=f"{part.capitalize()}, {plural(threads, 'thread')}",
-        header=("shape", "norm", "time (µs)", "ratio to LN", "params"),
-        rows=tuple((row.where, row.norm, _time(row, 1.0), _ratio(row), str(row.parameters)) for row in rows),
+        header=("shape", "norm", "time", "ratio to LN", "params"),
+        rows=tuple((row.where, row.norm, _time(row), _ratio(row), str(row.parameters)) for row in rows),
     )
 
 
 def _step_table(where: str, threads: int, rows: Sequence[Timing]) -> TextTable:
     return TextTable(
         title=f"{STEP.capitalize()}: {where}, {plural(threads, 'thread')}",
-        header=("norm", "time (ms)", "ratio to ln", "share of norms", "params"),
-        rows=tuple((row.norm, _time(row, 1e-3), _ratio(row), _share(row), str(row.parameters)) for row in rows),
+        header=("norm", "time", "ratio to ln", "share of norms", "params"),
+        rows=tuple((row.norm, _time(row), _ratio(row), _share(row), str(row.parameters)) for row in rows),
         note=f"{SHARE} {SPREAD}",
     )
 
 
-def _time(row: Timing, factor: float) -> str:
-    return "{} ({}–{})".format(*(_three(time * factor) for time in (row.median_us, row.p10_us, row.p90_us)))
+def _time(row: Timing) -> str:
+    """In microseconds, from ten thousand on in milliseconds."""
+    unit, factor = ("µs", 1.0) if row.median_us < MANY_US else ("ms", 1e-3)
+    median, low, high = (_three(time * factor) for time in (row.median_us, row.p10_us, row.p90_us))
+    return f"{median} {unit} ({low}–{high})"
 
 
 def _three(number: float) -> str:
     """Three significant digits, never as a power."""
-    return f"{number:.0f}" if number >= 100 else f"{number:.3g}"
+    return f"{number:.0f}" if number >= 100 else f"{number:#.3g}".rstrip(".")
 
 
 def _ratio(row: Timing) -> str:
-    return f"{row.ratio:.2f} ({row.ratio_p10:.2f}–{row.ratio_p90:.2f})"
+    found = (row.ratio, row.ratio_p10, row.ratio_p90)
+    median, low, high = (f"{ratio:.2f}" if ratio < 10 else _three(ratio) for ratio in found)
+    return f"{median} ({low}–{high})"
 
 
 def _share(row: Timing) -> str:
