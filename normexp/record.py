@@ -68,7 +68,12 @@ class CurveRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalRow:
-    """A measurement inside the network: `layer` as in Death; `part` stream, mixer, ffn; `quantity` rms, grad_norm."""
+    """A measurement inside the network: `layer` as in Death.
+
+    Parts and their quantities: stream rms; mixer and ffn rms and grad_norm; a mixer that attends attention_entropy
+    (nats) and max_logit; logits, where a norm looks at other tokens, leak, train_mode_loss and eval_mode_loss.
+    `normexp.training.inspection` has more.
+    """
 
     step: int
     layer: int

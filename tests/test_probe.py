@@ -3,7 +3,7 @@ import torch
 
 from normexp.nn.network import build
 from normexp.run import RunConfig
-from normexp.training.probe import activation_sizes, gradient_sizes, rms, signal_rows
+from normexp.training.probe import forward_signal, gradient_sizes, rms, signal_rows
 
 CONFIG = RunConfig(depth=3, width=16, hidden=16, heads=2, vocab=16)
 
@@ -16,8 +16,9 @@ def test_rms_is_accumulated_in_float64() -> None:
 def test_activation_sizes_are_those_of_the_stream() -> None:
     network = build(CONFIG)
     tokens = torch.randint(0, 16, (4, 16), generator=torch.Generator().manual_seed(0))
-    with activation_sizes(network) as sizes:
+    with forward_signal(network) as signal:
         network(tokens)
+    sizes = signal["rms"]
     x = network.embedding(tokens) + network.positions.weight
     assert sizes[0, "stream"] == rms(x)
     for layer, block in enumerate(network.blocks.values(), start=1):
@@ -37,7 +38,7 @@ def test_gradient_sizes_are_the_norms_of_each_branch() -> None:
     sizes = gradient_sizes(network)
     expected = sum(p.grad.double().pow(2).sum() for p in network.blocks["2"].ffn.parameters()).sqrt().item()
     assert abs(sizes[2, "ffn"] - expected) < 1e-12 * expected
-    rows = signal_rows(7, {(0, "stream"): 1.0}, sizes)
+    rows = signal_rows(7, {"rms": {(0, "stream"): 1.0}, "grad_norm": sizes})
     assert [(row.layer, row.part) for row in rows][:3] == [(0, "stream"), (1, "ffn"), (1, "mixer")]
     assert all(row.step == 7 for row in rows)
 
@@ -45,7 +46,7 @@ def test_gradient_sizes_are_the_norms_of_each_branch() -> None:
 def test_hooks_are_removed_also_after_an_error() -> None:
     network = build(CONFIG)
     try:
-        with activation_sizes(network):
+        with forward_signal(network):
             raise KeyError
     except KeyError:
         pass
@@ -54,7 +55,8 @@ def test_hooks_are_removed_also_after_an_error() -> None:
 
 def test_depth_0_has_a_stream() -> None:
     network = build(RunConfig(depth=0, width=8))
-    with activation_sizes(network) as sizes:
+    with forward_signal(network) as signal:
         network(torch.zeros(2, 16, dtype=torch.long))
-    assert set(sizes) == {(0, "stream"), (1, "stream")}
+    assert set(signal) == {"rms"}
+    assert set(signal["rms"]) == {(0, "stream"), (1, "stream")}
     assert gradient_sizes(network) == {}

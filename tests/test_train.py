@@ -56,7 +56,7 @@ class TestTheCurve:
         assert {row.step for row in rows} == {0, 5, 10, 12}
         stream = [row.layer for row in rows if row.step == 0 and row.part == "stream"]
         assert stream == [0, 1, 2, 3]
-        assert {row.quantity for row in rows} == {"rms", "grad_norm"}
+        assert {row.quantity for row in rows} == {"rms", "grad_norm", "attention_entropy", "max_logit"}
 
     def test_only_targets_with_their_whole_context_count(self) -> None:
         trainer = Trainer(dataclasses.replace(SMALL, order=3, vocab=8))

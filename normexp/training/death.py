@@ -14,7 +14,8 @@ from normexp.nn.network import layer_of
 from normexp.record import Death, SignalRow
 from normexp.run import RunConfig
 from normexp.tasks import Batch
-from normexp.training.probe import activation_sizes, gradient_sizes, signal_rows
+from normexp.training.modes import mode_signal
+from normexp.training.probe import forward_signal, gradient_sizes, signal_rows
 from normexp.training.trainer import Trainer
 
 REPLAYED_STEPS = 32
@@ -105,7 +106,8 @@ def replay(config: RunConfig, death: Death, make: Callable[[RunConfig], Trainer]
         if number <= death.step - REPLAYED_STEPS:
             trainer.step(number, batch)
             continue
-        with activation_sizes(trainer.network) as sizes:
+        modes = mode_signal(trainer, batch)
+        with forward_signal(trainer.network) as signal:
             trainer.step(number, batch)
-        rows += signal_rows(number, sizes, gradient_sizes(trainer.network))
+        rows += signal_rows(number, signal | {"grad_norm": gradient_sizes(trainer.network)} | modes)
     return rows

@@ -1,20 +1,25 @@
-"""The signal inside a network: size of activations and gradients, layer by layer."""
+"""The signal inside a network: size of activations and gradients, and what attention does, layer by layer."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
+from normexp.nn.branches import Attention
 from normexp.nn.network import Network
 from normexp.record import SignalRow
+from normexp.training.attention import watch_attention
 
 Sizes = dict[tuple[int, str], float]
 """(layer, part) to a size."""
+Signal = dict[str, Sizes]
+"""Quantity to the sizes of its layers and parts."""
 
 
 def rms(values: Tensor) -> float:
@@ -32,28 +37,60 @@ def _parts(network: Network) -> Iterator[tuple[int, str, nn.Module]]:
 
 
 @contextmanager
-def activation_sizes(network: Network) -> Iterator[Sizes]:
-    """While open, each forward pass writes the RMS of the stream after every layer, and of what each branch computes.
-
-    Layer 0 is the embedding (token and position), layer depth + 1 the input of the head.
-    """
-    sizes: Sizes = {}
-
-    def measure(key: tuple[int, str], module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        sizes[key] = rms(output)
-
-    def measure_input(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        sizes[(0, "stream")] = rms(inputs[0])
-
-    parts = list(_parts(network))
-    first = next((module for layer, part, module in parts if part == "stream"))
-    handles = [module.register_forward_hook(partial(measure, (layer, part))) for layer, part, module in parts]
-    handles.append(first.register_forward_pre_hook(measure_input))
+def hooked(handles: list[RemovableHandle]) -> Iterator[None]:
+    """Remove the hooks at the end."""
     try:
-        yield sizes
+        yield
     finally:
         for handle in handles:
             handle.remove()
+
+
+@contextmanager
+def activations(network: Network, see: Callable[[int, str, Tensor], None]) -> Iterator[None]:
+    """While open, each forward pass shows layer, part and value of the stream after every layer and of every branch.
+
+    Layer 0 is the embedding (token and position), layer depth + 1 the input of the head.
+    """
+
+    def see_output(layer: int, part: str, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        see(layer, part, output.detach())
+
+    def see_input(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        see(0, "stream", inputs[0].detach())
+
+    parts = list(_parts(network))
+    first = next(module for _, part, module in parts if part == "stream")
+    handles = [first.register_forward_pre_hook(see_input)]
+    handles += [module.register_forward_hook(partial(see_output, layer, part)) for layer, part, module in parts]
+    with hooked(handles):
+        yield
+
+
+@contextmanager
+def forward_signal(network: Network) -> Iterator[Signal]:
+    """While open, each forward pass writes the RMS of the stream after every layer and of what each branch computes.
+
+    For mixers that attend, also `attention_entropy` and `max_logit`, as `attention_sizes` defines them.
+    """
+    sizes: Sizes = {}
+    signal: Signal = {"rms": sizes}
+
+    def see(layer: int, part: str, values: Tensor) -> None:
+        sizes[layer, part] = rms(values)
+
+    def see_attention(layer: int, entropy: float, largest: float) -> None:
+        signal.setdefault("attention_entropy", {})[layer, "mixer"] = entropy
+        signal.setdefault("max_logit", {})[layer, "mixer"] = largest
+
+    handles = [
+        handle
+        for layer, part, module in _parts(network)
+        if part == "mixer" and isinstance(module, Attention)
+        for handle in watch_attention(module, partial(see_attention, layer))
+    ]
+    with activations(network, see), hooked(handles):
+        yield signal
 
 
 def gradient_sizes(network: Network) -> Sizes:
@@ -69,12 +106,11 @@ def gradient_sizes(network: Network) -> Sizes:
     return sizes
 
 
-def signal_rows(step: int, activations: Sizes, gradients: Sizes) -> list[SignalRow]:
+def signal_rows(step: int, signal: Mapping[str, Sizes]) -> list[SignalRow]:
     """Tidy rows of one step, by layer."""
-    kinds = (("rms", activations), ("grad_norm", gradients))
     rows = [
         SignalRow(step=step, layer=layer, part=part, quantity=quantity, value=value)
-        for quantity, sizes in kinds
+        for quantity, sizes in signal.items()
         for (layer, part), value in sizes.items()
     ]
     return sorted(rows, key=lambda row: (row.layer, row.part, row.quantity))

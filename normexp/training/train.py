@@ -12,7 +12,8 @@ from normexp.record import CurveRow, Death, Result, SignalRow, Traces
 from normexp.run import RunConfig
 from normexp.tasks import Batch
 from normexp.training.death import locate_step, locate_validation, replay
-from normexp.training.probe import activation_sizes, gradient_sizes, signal_rows
+from normexp.training.modes import kept_statistics, mode_signal
+from normexp.training.probe import forward_signal, gradient_sizes, signal_rows
 from normexp.training.trainer import Step, Trainer, parameter_count
 
 Report = Callable[[int, float, float, tuple[float, ...]], None]
@@ -55,12 +56,17 @@ class _Session:
         """Validation loss after update `number`, and the layers' signal on the first validation sequences."""
         with self.watch.part("eval"):
             loss = self.trainer.evaluate()
-            with activation_sizes(self.trainer.network) as sizes:
-                self.trainer.backward(self.trainer.signal_batch)
-            rows = signal_rows(number, sizes, gradient_sizes(self.trainer.network))
+            rows = self._signal(number)
             self.layers += rows
             self.stream_rms = tuple(row.value for row in rows if row.part == "stream")
             return loss, None if math.isfinite(loss) else locate_validation(self.trainer, number, loss)
+
+    def _signal(self, number: int) -> list[SignalRow]:
+        network, batch = self.trainer.network, self.trainer.signal_batch
+        with kept_statistics(network), forward_signal(network) as signal:
+            self.trainer.backward(batch)
+        signal |= {"grad_norm": gradient_sizes(network), **mode_signal(self.trainer, batch)}
+        return signal_rows(number, signal)
 
     def step(self, number: int, batch: Batch) -> tuple[Step, Death | None]:
         """Update `number`, or its death before or after the update."""

@@ -63,13 +63,17 @@ class Trainer:
             return Step(number, lr, loss, grad_norm, "loss")
         if not math.isfinite(grad_norm):
             return Step(number, lr, loss, grad_norm, "grad")
+        self.update(lr, grad_norm)
+        bad = None if self.flat.values_finite() else "param"
+        return Step(number, lr, loss, grad_norm, bad)
+
+    def update(self, lr: float, grad_norm: float) -> None:
+        """Clip the gradients, whose norm is given, and let the optimizer make its step."""
         if self.config.clip and grad_norm > self.config.clip:
             self.flat.grads.mul_(self.config.clip / grad_norm)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.optimizer.step()
-        bad = None if self.flat.values_finite() else "param"
-        return Step(number, lr, loss, grad_norm, bad)
 
     @torch.no_grad()
     def evaluate(self) -> float:

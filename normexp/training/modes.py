@@ -1,0 +1,57 @@
+"""Norms that compute otherwise in training than in evaluation, and look at other tokens: how far they do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+from normexp.matters import norms_in_use
+from normexp.nn.precision import logits
+from normexp.norms import NORMS
+from normexp.run import RunConfig
+from normexp.tasks import Batch
+from normexp.training.probe import Signal
+from normexp.training.trainer import Trainer
+
+
+@contextmanager
+def kept_statistics(network: nn.Module) -> Iterator[None]:
+    """Give every buffer (running statistics) its value back at the end: looking must not change the training."""
+    before = [(buffer, buffer.clone()) for buffer in network.buffers()]
+    try:
+        yield
+    finally:
+        for buffer, values in before:
+            buffer.copy_(values)
+
+
+def looks_at_others(run: RunConfig) -> bool:
+    """Whether a norm in use makes a token's output depend on other tokens."""
+    return not all(NORMS[name].causal for name in norms_in_use(run))
+
+
+@torch.no_grad()
+def mode_signal(trainer: Trainer, batch: Batch) -> Signal:
+    """What batch statistics do to the logits, on one batch; empty where every norm keeps to its token.
+
+    `leak`: in training mode, the largest change of a logit at positions before the middle when all tokens from the
+    middle on are changed. `train_mode_loss`, `eval_mode_loss`: the batch's loss (nats) with its own statistics, and
+    with the running ones. The network is left as it was, in training mode.
+    """
+    network, run = trainer.network, trainer.config
+    if not looks_at_others(run):
+        return {}
+    tokens_bt = torch.from_numpy(batch.inputs_nt)
+    middle = tokens_bt.shape[1] // 2
+    changed_bt = tokens_bt.clone()
+    changed_bt[:, middle:] = (changed_bt[:, middle:] + 1) % run.vocab
+    with kept_statistics(network):
+        before, after = (logits(network, tokens, run)[:, :middle] for tokens in (tokens_bt, changed_bt))
+        found = {"leak": float((after - before).abs().max()), "train_mode_loss": trainer.loss(batch).item()}
+        network.eval()
+        found["eval_mode_loss"] = trainer.loss(batch).item()
+        network.train()
+    return {quantity: {(run.depth + 1, "logits"): value} for quantity, value in found.items()}
