@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from normexp.cli.app import app
 from normexp.config.bench import read_model, read_shapes, read_threads
 from normexp.errors import UserError
-from normexp.execute import machine
+from normexp.execute import jobs, machine
 from normexp.run import RunConfig
 from normexp.timing import BOTH, FORWARD, STEP, Rounds, Timing, timings
 from normexp.training import bench
@@ -244,11 +244,13 @@ def test_options() -> None:
 def test_a_busy_machine_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ["bench", *TINY, "--steps", "0", "--shapes", "4x2", "--rounds", "3", "--out", str(tmp_path)]
     monkeypatch.setattr(view, "render", lambda rows: {})
-    for load, warned in ((0.3, False), (0.31, True), (None, False)):
+    monkeypatch.setattr(jobs, "default_jobs", lambda: 2)
+    for load, warned in ((0.3, False), (0.31, True), (1.5, True), (None, False)):
         monkeypatch.setattr(machine, "load", lambda load=load: load)
         done = CliRunner().invoke(app, [*arguments, "--threads", "1"])
         assert done.exit_code == 0
-        assert ("warning: load 0.31" in done.output) == warned
+        assert (f"warning: load {load}" in done.output) == warned
+        assert ("not all have a processor of their own" in done.output) == (load == 1.5)
     assert not [row for row in view.from_csv((tmp_path / "bench" / "bench.csv").read_text()) if row.part == STEP]
 
 

@@ -47,6 +47,7 @@ def bench(
     from normexp.timing import STEP, timings
     from normexp.views import bench as view
     from normexp.views.console import Uncut
+    from normexp.views.labels import plural
 
     processors, folder = default_jobs(), out / FOLDER
     request = read(shapes, threads, overrides or (), processors)
@@ -57,6 +58,9 @@ def bench(
     show(f"{machine}; processors: {processors}; load: {'unknown' if busy is None else f'{busy:.2f}'}")
     if busy is not None and busy > BUSY:
         say(f"warning: load {busy:.2f}: other processes disturb; trust the ratios more than the times")
+        if busy + max(request.threads) > processors:
+            most = plural(max(request.threads), "thread")
+            say(f"warning: with {most} besides, not all have a processor of their own: trust neither")
     keep_freed_memory()
     rows: list[Timing] = []
     for found in _measure(request, rounds, steps):
