@@ -37,11 +37,16 @@ class Registry(Mapping[str, Row], Generic[Row]):
     def check(self, name: str, origin: str) -> None:
         """Raise ValueError where `origin` may not add a row of this name."""
         if not NAME.match(name) or name in RESERVED:
-            raise ValueError(f"{self.noun} {name!r}: a name is small letters, digits and _, and not {RESERVED}")
+            raise ValueError(f"a name is small letters, digits and _, and none of {', '.join(RESERVED)}")
         if name in self._rows and self.origin(name) != origin:
-            raise ValueError(f"{self.noun} {name!r} is there already: choose another name")
+            raise ValueError("is there already: choose another name")
 
     def add(self, name: str, row: Row, origin: str) -> None:
         """Add a row, or replace the one of the same name and origin. Raises ValueError, see `check`."""
         self.check(name, origin)
         self._rows[name], self._origins[name] = row, origin
+
+    def remove(self, origin: str) -> None:
+        """Take away the rows that `origin` added."""
+        for name in [name for name, owner in self._origins.items() if owner == origin]:
+            del self._rows[name], self._origins[name]

@@ -185,7 +185,7 @@ class RunConfig:
         return RunConfig(**values)
 
     def identity(self) -> dict[str, Value]:
-        """What the run's id is made of: the canonical keys that differ from their neutral value, and `plugins`, if any."""
+        """What the run's id is made of: canonical keys that differ from their neutral value, and `plugins`, if any."""
         same = self.canonical()
         given = {name: getattr(same, name) for name, key in sorted(KEYS.items()) if getattr(same, name) != key.neutral}
         plugins = same.plugins()
@@ -199,7 +199,7 @@ class RunConfig:
     @property
     def run_id(self) -> str:
         """A readable slug, and 8 hex digits of a hash over `identity`."""
-        return _run_id(self)
+        return _run_id(self, *self.plugins())
 
     def to_dict(self) -> dict[str, Value]:
         """Every key and its value, in the order of the table."""
@@ -213,7 +213,7 @@ INTERACTING = tuple(name for name, key in KEYS.items() if key.interacting)
 
 
 @functools.lru_cache(maxsize=2**16)
-def _run_id(run: RunConfig) -> str:
+def _run_id(run: RunConfig, *plugins: str) -> str:
     text = json.dumps(run.identity(), sort_keys=True, allow_nan=False)
     same = run.canonical()
     slug = f"d{same.depth}-{same.norm}-{same.position}-{same.mixer}-lr{same.lr:.3g}-w{same.warmup}-s{same.seed}"

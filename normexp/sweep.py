@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from normexp import plugins
 from normexp.errors import EXIT_OK, EXIT_RUNS_FAILED, UserError
 from normexp.execute.events import Event, Finished
 from normexp.execute.executors import EXECUTORS
 from normexp.execute.launch import LauncherError
+from normexp.execute.worker import Job
 from normexp.interrupt import Stopped, stoppable
 from normexp.keys import Value
 from normexp.plan import Plan
@@ -187,7 +189,9 @@ def _execute(work: Work, store: Store, options: Options, listener: Listener, end
             del work.reusable[run_id]
             work.todo.append(config)
     _tell(listener.begin, work.todo, done=work.done, failed=work.failed, reused=len(ended))
-    events = EXECUTORS[options.executor](work.todo, jobs=options.jobs, timeout_seconds=options.timeout_seconds)
+    events = EXECUTORS[options.executor](
+        work.todo, jobs=options.jobs, timeout_seconds=options.timeout_seconds, work=Job(plugins.loaded())
+    )
     try:
         with closing(events):
             for event in events:

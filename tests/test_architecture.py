@@ -21,6 +21,7 @@ TOUCHES_FILES = {
     "results.atomic",
     "results.lock",
     "views.tables",
+    "plugins",
     "reference",
     "execute.jobs",
     "execute.machine",

@@ -69,13 +69,14 @@ def _with_run_keys(function: Callable[..., None]) -> Callable[..., None]:
         _parameter("jobs", common.Jobs, None),
         _parameter("force", common.Force, False),
         _parameter("executor", common.Executor, "processes"),
+        _parameter("plugin", common.Plugins, None),
     ]
     for name, key in KEYS.items():
         spelled = dict.fromkeys((f"--{_option(name)}", f"--{name.replace('_', '-')}"))
         told = typer.Option(*spelled, help=f"{key.help} ({key.limits()})", rich_help_panel="Run keys")
         parameters.append(_parameter(name, Annotated[str | None, told], None))
 
-    def command(**given: Any) -> None:
+    def command(plugin: Any = None, **given: Any) -> None:
         function(**given)
 
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ from normexp.cli import options as common
 RunId = Annotated[str, typer.Argument(help="A run id, a part of one that no other run has, or the path of its folder.")]
 
 
-def explain(run_id: RunId, out: common.Out = common.OUT) -> None:
+def explain(run_id: RunId, out: common.Out = common.OUT, plugin: common.Plugins = None) -> None:
     """One run's story: outcome, the rule and numbers that decided it, first bad tensor, nearest healthy neighbour."""
     from normexp.cli.show import show
     from normexp.results import library
@@ -26,11 +26,13 @@ def explain(run_id: RunId, out: common.Out = common.OUT) -> None:
         show(Uncut(signal("RMS of the stream by layer", record.traces)))
 
 
-def repro(run_id: RunId, out: common.Out = common.OUT) -> None:
+def repro(run_id: RunId, out: common.Out = common.OUT, plugin: common.Plugins = None) -> None:
     """Run a stored run again; say bit-identical, or the first step that differs. Exit code 1 if it differs."""
+    from normexp import plugins
     from normexp.cli.show import show
     from normexp.execute.events import Finished
     from normexp.execute.executors import EXECUTORS
+    from normexp.execute.worker import Job
     from normexp.interrupt import stoppable
     from normexp.results import library
     from normexp.views import repro as reproduction
@@ -38,7 +40,7 @@ def repro(run_id: RunId, out: common.Out = common.OUT) -> None:
     _, stored = library.find(out, run_id)
     reproduction.check(stored)
     with stoppable():
-        events = EXECUTORS["processes"]([stored.config], jobs=1)
+        events = EXECUTORS["processes"]([stored.config], jobs=1, work=Job(plugins.loaded()))
         now = next(event.record for event in events if isinstance(event, Finished))
     show(stored.run_id, "\n".join(reproduction.verdict(stored, now)))
     raise typer.Exit(0 if reproduction.identical(stored, now) else 1)

@@ -16,6 +16,26 @@ Executor = Annotated[str, typer.Option(help="How runs are executed: processes or
 Force = Annotated[bool, typer.Option("--force", help="Run every point again, and take over another sweep's folder.")]
 
 
+def _add_plugins(paths: list[Path] | None) -> list[Path] | None:
+    if paths:
+        from normexp import plugins
+
+        for path in paths:
+            plugins.add(plugins.read(path))
+    return paths
+
+
+Plugins = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--plugin",
+        help="A Python file with norms or schemes of one's own; may be given more than once.",
+        is_eager=True,
+        callback=_add_plugins,
+    ),
+]
+
+
 def jobs_or_default(jobs: int | None) -> int:
     """The processors that this process may use, unless told otherwise."""
     from normexp.execute.jobs import default_jobs

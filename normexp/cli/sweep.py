@@ -48,6 +48,7 @@ def sweep(
     max_runs: Annotated[int, typer.Option(min=1, help="Refuse a larger grid.")] = 10_000,
     timeout: common.Timeout = None,
     executor: common.Executor = "processes",
+    plugin: common.Plugins = None,
 ) -> None:
     """Run what is missing of a grid; write its tables, figures and summary."""
     from normexp.cli.show import execute, say, show_dry_run

@@ -10,7 +10,7 @@ import typer
 from normexp.cli import options as common
 
 
-def list_sweeps(out: common.Out = common.OUT) -> None:
+def list_sweeps(out: common.Out = common.OUT, plugin: common.Plugins = None) -> None:
     """The sweeps under the results folder, and how far each has come."""
     from normexp.cli.show import show
     from normexp.results import library
@@ -27,6 +27,7 @@ def list_sweeps(out: common.Out = common.OUT) -> None:
 def report(
     folder: Annotated[Path, typer.Argument(help="The folder of a sweep, finished or not.")],
     figures: Annotated[bool, typer.Option("--figures", help="Draw the figures again, too.")] = False,
+    plugin: common.Plugins = None,
 ) -> None:
     """Make a sweep's tables again from what is on disk, and print them."""
     from normexp.cli.show import show
@@ -37,7 +38,10 @@ def report(
     show(console(reports.rebuild(Store(folder), figures=figures)))
 
 
-def schemes(depth: Annotated[int, typer.Option(min=1, help="Depth for which constants are printed.")] = 20) -> None:
+def schemes(
+    depth: Annotated[int, typer.Option(min=1, help="Depth for which constants are printed.")] = 20,
+    plugin: common.Plugins = None,
+) -> None:
     """The tables of schemes (key position) and of norms (key norm), with constants at a depth and sources."""
     from normexp.cli.show import show
     from normexp.views import schemes as tables

@@ -11,11 +11,13 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import metadata
 
 import normexp
 from normexp import outcome
 from normexp.execute.events import Progress
+from normexp.plugins import Plugin, add
 from normexp.record import RunRecord, Status
 from normexp.run import RunConfig
 
@@ -32,6 +34,18 @@ REPORT_SECONDS = 0.2
 def run(config: RunConfig, report: Report) -> RunRecord:
     """Train and judge one config. Status done, or failed with the traceback in the log; see `attempt`."""
     return attempt(_train, config, report)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """`run` with the rows of plugins, whose text travels with it."""
+
+    plugins: tuple[Plugin, ...] = ()
+
+    def __call__(self, config: RunConfig, report: Report) -> RunRecord:
+        for plugin in self.plugins:
+            add(plugin)
+        return run(config, report)
 
 
 def attempt(work: Work, config: RunConfig, report: Report) -> RunRecord:

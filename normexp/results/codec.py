@@ -15,7 +15,9 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from normexp.keys import Value
 from normexp.record import CurveRow, Outcome, RunRecord, SignalRow, Status
+from normexp.norms import NORMS
 from normexp.run import KEYS, RunConfig
+from normexp.schemes import SCHEMES
 
 SCHEMA = 1
 """Raised when the layout of run.json or manifest.json changes."""
@@ -25,6 +27,11 @@ KIND = "_kind"
 
 CURVE = tuple(field.name for field in dataclasses.fields(CurveRow))
 SIGNAL = tuple(field.name for field in dataclasses.fields(SignalRow))
+
+
+class UnknownRow(ValueError):
+    """A stored config names a norm or scheme that no table has."""
+
 
 WORDS = {int: "a whole number of 64 bits", float: "a number", bool: "true or false", str: "a text", NoneType: "null"}
 
@@ -79,6 +86,9 @@ def config_from(stored: Mapping[str, Any]) -> RunConfig:
     if unknown:
         raise ValueError(f"unknown keys {', '.join(unknown)}: written by a newer normexp?")
     values: dict[str, Value] = {name: stored.get(name, key.neutral) for name, key in KEYS.items()}
+    for name, table in (("norm", NORMS), ("final_norm", NORMS), ("position", SCHEMES)):
+        if isinstance(values[name], str) and values[name] not in (*table, "none", "auto"):
+            raise UnknownRow(f"{name} {values[name]!r} is of a plugin: give its file with --plugin FILE.py")
     return RunConfig(**values)  # type: ignore[arg-type]
 
 

@@ -80,7 +80,8 @@ def plan_of(manifest: Manifest, source: str) -> Plan:
     configs = {run_id: config_from(stored) for run_id, stored in manifest.runs.items()}
     for run_id, config in configs.items():
         if config.run_id != run_id:
-            raise ValueError(f"the config of {run_id} is that of {config.run_id}")
+            changed = "; its plugin has changed" if config.plugins() else ""
+            raise ValueError(f"the config of {run_id} is that of {config.run_id}{changed}")
     lost = [run_id for run_id in run_ids(manifest) if run_id not in configs]
     if lost:
         raise ValueError(f"a point asks for {lost[0]}, which is not among the runs")

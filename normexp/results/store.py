@@ -129,7 +129,8 @@ class Store:
         try:
             return manifest.plan_of(found, sweep.read_bytes().decode("utf-8", "replace") if sweep.is_file() else "")
         except ValueError as error:
-            raise UserError(f"{self.folder / MANIFEST}: {error}: run the sweep again") from error
+            advice = "" if isinstance(error, codec.UnknownRow) else ": run the sweep again"
+            raise UserError(f"{self.folder / MANIFEST}: {error}{advice}") from error
 
     def find_elsewhere(self, root: Path, run_id: str) -> Store | None:
         """Another sweep's folder under `root` that holds this run, done and not stale."""
@@ -166,7 +167,8 @@ class Store:
         try:
             record = codec.record_from_json(path.read_text("utf-8"))
             if record.run_id != run_id:
-                raise ValueError(f"its config is that of {record.run_id}")
+                changed = "; its plugin has changed" if record.config.plugins() else ""
+                raise ValueError(f"its config is that of {record.run_id}{changed}")
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:

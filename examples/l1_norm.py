@@ -1,0 +1,41 @@
+"""A plugin: a norm that divides by the mean absolute value, and a scheme whose branches fade with depth.
+
+normexp sweep examples/l1_norm.yaml --plugin examples/l1_norm.py
+"""
+
+import torch
+from torch import Tensor, nn
+
+from normexp.norms import Norm
+from normexp.run import RunConfig
+from normexp.schemes import Scale, Scheme, everywhere
+
+
+class L1Norm(nn.Module):
+    """g x / (mean |x| + eps) over the last axis."""
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.weight * x / (x.abs().mean(-1, keepdim=True) + self.eps)
+
+
+def l1_norm(width: int, run: RunConfig) -> nn.Module:
+    """A fresh norm over `width` features; any key of the run may be read."""
+    return L1Norm(width, run.eps)
+
+
+NORMS = {"l1": Norm(make=l1_norm, help="g x / (mean |x| + eps)", source="this file, 2026")}
+
+SCHEMES = {
+    "fading": Scheme(
+        doors=everywhere("before"),
+        final_norm=True,
+        help="x + f(N(x)) / l in layer l",
+        source="this file, 2026",
+        branch_out=Scale(lambda site: 1 / site.layer),
+    )
+}

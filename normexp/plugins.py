@@ -1,0 +1,157 @@
+"""Norms and schemes from a user's Python file.
+
+A plugin is a file with a table NORMS (name to `normexp.norms.Norm`, with `make`), a table SCHEMES (name to
+`normexp.schemes.Scheme`), or both. Its text travels to every worker, and its hash is part of the id of each run that
+uses one of its rows. It is run as a program of the user's own: only files named by the user are ever loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import sys
+import traceback
+import types
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from normexp.errors import UserError
+from normexp.norms import NORMS, Norm
+from normexp.registry import Registry
+from normexp.run import RunConfig
+from normexp.schemes import DOORS, SCHEMES, Scheme, sites
+
+TRIED_DEPTHS = (1, 3, 20)
+TRIED_WIDTH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """A file's name, for messages, and its text."""
+
+    path: str
+    text: str
+
+    @property
+    def digest(self) -> str:
+        """16 hex digits of sha256 over the text: the origin of the plugin's rows."""
+        return hashlib.sha256(self.text.encode()).hexdigest()[:16]
+
+
+_loaded: dict[str, Plugin] = {}
+
+
+def loaded() -> tuple[Plugin, ...]:
+    """The plugins that this process has added, in order."""
+    return tuple(_loaded.values())
+
+
+def read(path: Path) -> Plugin:
+    """A plugin from its file. Raises UserError where there is no text to read."""
+    try:
+        return Plugin(str(path), path.read_bytes().decode("utf-8"))
+    except OSError as fault:
+        raise UserError(f"--plugin {path}: {fault.strerror or fault}") from fault
+    except UnicodeDecodeError as fault:
+        raise UserError(f"--plugin {path}: not a text file in UTF-8") from fault
+
+
+def add(plugin: Plugin) -> None:
+    """Run the file and add its rows to the tables: all of them or none. A second time changes nothing.
+
+    Raises UserError with file and line where it cannot be run, or a row cannot be used.
+    """
+    if plugin.digest in _loaded:
+        return
+    module = _run(plugin)
+    found = [
+        (table, name, row)
+        for table, kind, attribute in ((NORMS, Norm, "NORMS"), (SCHEMES, Scheme, "SCHEMES"))
+        for name, row in _rows(plugin, module, attribute, kind)
+    ]
+    if not found:
+        raise UserError(f"{plugin.path}: adds nothing: write NORMS = {{...}} or SCHEMES = {{...}} at its top level")
+    complaints = [fault for table, name, row in found for fault in _faults(plugin, table, name, row)]
+    if complaints:
+        raise UserError(*(f"{plugin.path}: {complaint}" for complaint in complaints))
+    for table, name, row in found:
+        table.add(name, row, plugin.digest)
+    _loaded[plugin.digest] = plugin
+
+
+@contextmanager
+def using(plugin: Plugin) -> Iterator[None]:
+    """The plugin's rows are there while this is open: for tests and notebooks. Raises UserError, see `add`."""
+    add(plugin)
+    try:
+        yield
+    finally:
+        for table in (NORMS, SCHEMES):
+            table.remove(plugin.digest)
+        del _loaded[plugin.digest]
+
+
+def _run(plugin: Plugin) -> types.ModuleType:
+    module = types.ModuleType(f"normexp_plugin_{plugin.digest}")
+    module.__file__ = plugin.path
+    sys.modules[module.__name__] = module  # dataclasses look their module up
+    try:
+        exec(compile(plugin.text, plugin.path, "exec"), module.__dict__)
+    except SyntaxError as fault:
+        raise UserError(f"{fault.filename or plugin.path}:{fault.lineno}: {fault.msg}") from fault
+    except (Exception, SystemExit) as fault:
+        raise UserError(_told(plugin, fault)) from fault
+    return module
+
+
+def _told(plugin: Plugin, fault: BaseException) -> str:
+    """`file:line: Type: message`, the line being the last one in the plugin itself."""
+    lines = [frame.lineno for frame in traceback.extract_tb(fault.__traceback__) if frame.filename == plugin.path]
+    return f"{plugin.path}{f':{lines[-1]}' if lines else ''}: {type(fault).__name__}: {fault}"
+
+
+def _rows(plugin: Plugin, module: types.ModuleType, attribute: str, kind: type) -> Iterator[tuple[str, Any]]:
+    table = getattr(module, attribute, {})
+    if not isinstance(table, Mapping):
+        raise UserError(f"{plugin.path}: {attribute} is not a dict of names and rows")
+    for name, row in table.items():
+        if not isinstance(row, kind):
+            wanted = f"{kind.__module__}.{kind.__name__}"
+            raise UserError(
+                f"{plugin.path}: {attribute}[{name!r}] is of type {type(row).__name__}: write {wanted}(...)"
+            )
+        yield str(name), row
+
+
+def _faults(plugin: Plugin, table: Registry[Any], name: str, row: Any) -> Iterator[str]:
+    checks: list[Callable[[], None]] = [lambda: table.check(name, plugin.digest)]
+    checks.append((lambda: _try_scheme(row)) if isinstance(row, Scheme) else (lambda: _try_norm(row)))
+    for check in checks:
+        try:
+            check()
+        except ValueError as fault:
+            yield f"{table.noun} {name!r}: {fault}"
+        except Exception as fault:
+            yield f"{table.noun} {name!r}: {_told(plugin, fault)}"
+
+
+def _try_norm(row: Norm) -> None:
+    if row.make is None:
+        raise ValueError("its row has no make: write Norm(make=lambda width, run: ..., help=..., source=...)")
+    module = row.make(TRIED_WIDTH, RunConfig())
+    if not hasattr(module, "named_parameters"):
+        raise ValueError(f"make gave a {type(module).__name__}, not a torch.nn.Module")
+
+
+def _try_scheme(row: Scheme) -> None:
+    for depth in TRIED_DEPTHS:
+        for site in sites(depth):
+            unknown = sorted(set(row.doors(site)) - set(DOORS))
+            if unknown:
+                raise ValueError(f"opens {', '.join(map(str, unknown))}: doors are {', '.join(DOORS)}")
+            for constant, value in row.constants(site).items():
+                if not isinstance(value, int | float) or not math.isfinite(value):
+                    raise ValueError(f"{constant} is {value!r} at {site}: write a finite number")

@@ -1,0 +1,162 @@
+"""Plugins, each in a process of its own: what one adds stays for the life of a process."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from normexp import plugins
+from normexp.errors import UserError
+from normexp.norms import NORMS
+from normexp.plugins import Plugin
+from normexp.registry import Registry
+from normexp.schemes import SCHEMES
+
+EXAMPLE = Path(__file__).parent.parent / "examples" / "l1_norm.py"
+TINY = "width: 8, hidden: 8, heads: 2, vocab: 8, order: 1, depth: 1, steps: 3, batch: 4"
+
+
+def normexp(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "normexp", *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Path:
+    text = f"name: own\nbase: {{{TINY}}}\ngrid: {{norm: [ln, l1], position: [pre, fading]}}\n"
+    path = tmp_path / "own.yaml"
+    path.write_text(text)
+    return path
+
+
+class TestEverywhere:
+    """One folder through every command, with and without its plugin."""
+
+    def test_a_sweep_and_its_readers(self, sweep: Path, tmp_path: Path) -> None:
+        plugin = tmp_path / "own.py"
+        plugin.write_text(EXAMPLE.read_text())
+        done = normexp("sweep", sweep, "--plugin", plugin, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        folder = tmp_path / "results" / "own"
+        ids = sorted(path.name for path in (folder / "runs").iterdir())
+        assert len(ids) == 4
+        assert sum("-l1-fading-" in run_id for run_id in ids) == 1
+        again = normexp("sweep", sweep, "--plugin", plugin, "--dry-run", cwd=tmp_path)
+        assert "4 done" in again.stdout
+
+        for command in (
+            ("list",),
+            ("report", folder),
+            ("explain", ids[0]),
+            ("repro", next(i for i in ids if "-l1-" in i)),
+        ):
+            told = normexp(*command, "--plugin", plugin, cwd=tmp_path)
+            assert told.returncode == 0, told.stderr
+            assert "plugin" not in told.stderr
+        without = normexp("report", folder, cwd=tmp_path)
+        assert without.returncode == 2
+        assert without.stderr.endswith(" is of a plugin: give its file with --plugin FILE.py\n")
+        assert "Traceback" not in without.stderr
+
+        plugin.write_text(EXAMPLE.read_text() + "\n# another file\n")
+        changed = normexp("sweep", sweep, "--plugin", plugin, "--dry-run", cwd=tmp_path)
+        assert "3 to do" in changed.stdout, changed.stdout + changed.stderr
+        told = normexp("report", folder, "--plugin", plugin, cwd=tmp_path)
+        assert "its plugin has changed" in told.stderr
+
+    def test_unknown_without_the_plugin(self, sweep: Path, tmp_path: Path) -> None:
+        done = normexp("sweep", sweep, cwd=tmp_path)
+        assert done.returncode == 2
+        assert "'l1' is not one of ln, rms" in done.stderr
+        assert not (tmp_path / "results").exists()
+
+    def test_its_rows_are_listed_with_the_others(self, tmp_path: Path) -> None:
+        done = normexp("schemes", "--depth", 4, "--plugin", EXAMPLE, cwd=tmp_path)
+        assert "branch_out 1 to 0.25" in done.stdout
+        assert "g x / (mean |x| + eps)" in done.stdout
+
+
+def test_ids_hold_the_hash_of_the_file_where_a_row_of_it_is_used() -> None:
+    program = (
+        "import json, sys; from pathlib import Path; from normexp import plugins; from normexp.run import RunConfig\n"
+        "plugin = plugins.Plugin('x.py', Path(sys.argv[1]).read_text() + sys.argv[2])\n"
+        "plugins.add(plugin); plugins.add(plugin)\n"
+        "keys = [{'norm': 'l1'}, {'position': 'fading'}, {'final_norm': 'l1'}, {}]\n"
+        "print(json.dumps([RunConfig(**k).run_id for k in keys]))"
+    )
+    one, two = (
+        json.loads(subprocess.check_output([sys.executable, "-c", program, str(EXAMPLE), text], text=True))
+        for text in ("", "# changed")
+    )
+    assert [a == b for a, b in zip(one, two, strict=True)] == [False, False, False, True]
+    assert len({*one, *two}) == 7
+
+
+BAD = {
+    "x = (": "x.py:1: ",
+    "import nowhere_at_all": "x.py:1: ModuleNotFoundError: No module named 'nowhere_at_all'",
+    "def f():\n    return 1 / 0\nf()": "x.py:2: ZeroDivisionError",
+    "raise SystemExit(3)": "x.py:1: SystemExit: 3",
+    "x = 1": "adds nothing: write NORMS",
+    "NORMS = [1]": "NORMS is not a dict",
+    "NORMS = {'a': 1}": "NORMS['a'] is of type int: write normexp.norms.Norm(...)",
+    "from normexp.norms import Norm\nNORMS = {'a': Norm(help='', source='')}": "norm 'a': its row has no make",
+    "from normexp.norms import Norm\nNORMS = {'a': Norm(help='', source='', make=lambda w, r: 3)}": "make gave a int",
+    "from normexp.norms import Norm\nNORMS = {'a': Norm(help='', source='', make=lambda w: 3)}": "norm 'a': x.py: Typ",
+    "from normexp.norms import Norm\nNORMS = {'ln': Norm(help='', source='')}": "norm 'ln': is there already",
+    "from normexp.norms import Norm\nNORMS = {'A b': Norm(help='', source='')}": "norm 'A b': a name is small letters",
+    "from normexp.schemes import *\n"
+    "SCHEMES = {'s': Scheme(doors=everywhere('top'), final_norm=False, help='', source='')}": (
+        "scheme 's': opens top: doors are before"
+    ),
+    "from normexp.schemes import *\n"
+    "SCHEMES = {'s': Scheme(doors=everywhere(), final_norm=False, help='', source='', skip=Scale(lambda s: 1 / 0))}": (
+        "scheme 's': x.py:2: ZeroDivisionError"
+    ),
+    "from normexp.schemes import *\n"
+    "SCHEMES = {'s': Scheme(doors=everywhere(), final_norm=False, help='', source='', skip=constant(float('nan')))}": (
+        "scheme 's': skip is nan at Site(layer=1"
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "told"), BAD.items(), ids=range(len(BAD)))
+def test_bad_files_are_told_and_add_nothing(text: str, told: str) -> None:
+    before = set(NORMS), set(SCHEMES), plugins.loaded()
+    with pytest.raises(UserError) as caught:
+        plugins.add(Plugin("x.py", text))
+    assert told in str(caught.value)
+    assert (set(NORMS), set(SCHEMES), plugins.loaded()) == before
+
+
+def test_a_file_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "binary.py").write_bytes(b"\xff\xfe\x00")
+    for path, told in (("none.py", "No such file"), (".", "Is a directory"), ("binary.py", "not a text file")):
+        with pytest.raises(UserError, match=told):
+            plugins.read(tmp_path / path)
+
+
+def test_a_row_belongs_to_its_origin() -> None:
+    table: Registry[int] = Registry("thing", {"one": 1})
+    table.add("two", 2, "here")
+    table.add("two", 22, "here")
+    assert dict(table) == {"one": 1, "two": 22}
+    with pytest.raises(ValueError, match="already"):
+        table.add("two", 2, "there")
+    assert (table.origin("one"), table.origin("two"), table.origin("three")) == ("", "here", "")
+    for name, origin in (("one", "here"), ("two", "there"), ("none", "here"), ("Two", "here"), ("", "here")):
+        with pytest.raises(ValueError, match="name"):
+            table.add(name, 3, origin)
+    table.remove("here")
+    assert dict(table) == {"one": 1}
+
+
+def test_a_plugin_can_be_used_for_a_while() -> None:
+    with plugins.using(plugins.read(EXAMPLE)):
+        assert "l1" in NORMS
+        assert len(plugins.loaded()) == 1
+    assert "l1" not in NORMS
+    assert "fading" not in SCHEMES
+    assert plugins.loaded() == ()
