@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent / "normexp"
 TORCH_SIDE = {"nn", "training"}
-TORCH_FRONTIER = {"execute.worker", "execute.preload", "cli.bench"}
+TORCH_FRONTIER = {"execute.worker", "execute.preload", "cli.bench", "cli.probe"}
 """Modules outside of the torch side that import it, inside functions only (worker, bench) or by name (the preload)."""
 TOUCHES_FILES = {
     "config.sweepfile",

@@ -24,6 +24,7 @@ from normexp.results.lock import HOLDER, LOCK, driver_lock
 __all__ = ["StorageError", "Store"]
 
 RUN, CURVE, LAYERS, DEATH, LOG = "run.json", "curve.csv", "layers.csv", "death.csv", "log.txt"
+WEIGHTS = "weights.safetensors"
 SWEEP, MANIFEST, RUNS, FIGURES = "sweep.yaml", "manifest.json", "runs", "figures"
 TABLES = ("points.csv", "runs.csv", "timings.csv", "summary.csv", "summary.md", "collapse.md")
 OURS = {SWEEP, MANIFEST, RUNS, FIGURES, *TABLES, "report.html", LOCK, HOLDER}
@@ -118,6 +119,12 @@ class Store:
         """What a run printed."""
         path = self._run_folder(run_id) / LOG
         return path.read_bytes().decode("utf-8", "replace") if path.is_file() else ""
+
+    def weights(self, run_id: str) -> tuple[Path, bytes | None]:
+        """Where a run's trained weights are stored, and the file's bytes; None where there are none."""
+        path = self._run_folder(run_id) / WEIGHTS
+        with storage_errors(path, "read"):
+            return path, path.read_bytes() if path.is_file() else None
 
     def strays(self) -> list[str]:
         """Ids of stored runs that no point of the manifest asks for."""

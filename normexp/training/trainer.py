@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from normexp.nn.network import build
+from normexp.nn.network import Network, build
 from normexp.nn.precision import logits
 from normexp.run import RunConfig
 from normexp.tasks import Batch, Task
@@ -29,12 +29,15 @@ class Step:
 
 
 class Trainer:
-    """Network, parameters, optimizer and task of one config. Steps are counted from 1."""
+    """Network, parameters, optimizer and task of one config. Steps are counted from 1.
 
-    def __init__(self, config: RunConfig) -> None:
+    `network` is one of the config's to go on with; by default, a fresh one.
+    """
+
+    def __init__(self, config: RunConfig, network: Network | None = None) -> None:
         self.config = config
         self.task = Task(config)
-        self.network = build(config)
+        self.network = network or build(config)
         self.flat = FlatParameters(self.network)
         self.optimizer = make_optimizer(config, self.flat)
         self.validation = self.task.validation

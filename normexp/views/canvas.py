@@ -132,8 +132,10 @@ def panel_figure(
     draw: Callable[[Axes, Sequence[Panelled]], None],
     handles: Mapping[str, Line2D],
     width_inches: float = 3.9,
+    *,
+    share_y: bool = True,
 ) -> Figure:
-    """A grid of panels in the order in which they come, with one y axis and one legend below."""
+    """A grid of panels in the order in which they come, with one y axis (unless told) and one legend below."""
     panels: dict[str, list[Panelled]] = {}
     for line in lines:
         panels.setdefault(line.panel, []).append(line)
@@ -146,7 +148,7 @@ def panel_figure(
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(width, (3.8 if single else 2.8) * rows + 0.5 + legend_inches), layout="constrained")
         figure.suptitle(shown(title), fontsize=11)
-        axes = list(figure.subplots(rows, columns, sharey=True, squeeze=False).flat)
+        axes = list(figure.subplots(rows, columns, sharey=share_y, squeeze=False).flat)
         for ax, (name, found) in zip(axes, panels.items(), strict=False):
             ax.set_title(shown(name), pad=10)
             draw(ax, found)

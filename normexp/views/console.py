@@ -25,21 +25,22 @@ PLAIN = str.maketrans({"±": "+/-", "–": "-", "—": "-", "×": "x", "…": ".
 
 
 class Uncut:
-    """A text table, in columns where they fit the width, else record by record."""
+    """A text table, in columns where they fit the width, else record by record; or `narrow` where only that fits."""
 
-    def __init__(self, table: TextTable) -> None:
-        self.table = table
+    def __init__(self, table: TextTable, narrow: TextTable | None = None) -> None:
+        self.table, self.narrow = table, narrow
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         table = self.table
+        if self.narrow is not None and not _fits(_columns(table, options), console, options):
+            table = self.narrow
         if table.title:
             yield _text(table.title, options, style="bold")
         if not table.rows:
             yield _text(NO_RUNS, options)
         else:
             columns = _columns(table, options)
-            needed = console.measure(columns, options=options.update(width=sys.maxsize)).maximum
-            yield columns if needed <= options.max_width else Group(*_by_record(table, options))
+            yield columns if _fits(columns, console, options) else Group(*_by_record(table, options))
         if table.note:
             yield _text(table.note, options)
 
@@ -97,6 +98,10 @@ def encodable(text: str, encoding: str) -> str:
 def _text(text: str, options: ConsoleOptions, style: str = "") -> Text:
     """Folded even where options say no_wrap: rich would cut what is neither wrapped nor ignored."""
     return Text(encodable(text, options.encoding), style=style, overflow="fold", no_wrap=False)
+
+
+def _fits(columns: Table, console: Console, options: ConsoleOptions) -> bool:
+    return console.measure(columns, options=options.update(width=sys.maxsize)).maximum <= options.max_width
 
 
 def _columns(table: TextTable, options: ConsoleOptions) -> Table:

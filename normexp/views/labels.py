@@ -33,6 +33,15 @@ def values_text(values: Mapping[str, Value]) -> str:
     return ", ".join([str(label), *named] if label else named)
 
 
+def heading(keys: Sequence[str], values: Sequence[Value]) -> str:
+    """Words speak for themselves; numbers and switches are named."""
+    texts = []
+    for key, value in zip(keys, values, strict=True):
+        text = value_text(key, value)
+        texts.append(text if key == "norm" or (isinstance(value, str) and value != "none") else f"{key} {text}")
+    return ", ".join(texts)
+
+
 def loss_text(loss: float, digits: int = 3) -> str:
     """A loss in nats: fixed digits while it is of the size of a loss, else three significant ones."""
     if math.isnan(loss):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from normexp.keys import Value
 from normexp.plan import Plan, Published
 from normexp.record import Outcome, Status
-from normexp.views.labels import loss_text, range_text, value_text, values_text
+from normexp.views.labels import heading, loss_text, range_text, value_text, values_text
 from normexp.views.summary import Cell, Run, cells, final_loss
 from normexp.views.tables import PENDING
 
@@ -78,7 +78,7 @@ def _table(
     rows, columns = _ordered(row for row, _ in texts), _ordered(column for _, column in texts)
     return TextTable(
         title=title,
-        header=(" / ".join(row_keys), *(_heading(column_keys, column) for column in columns)),
+        header=(" / ".join(row_keys), *(heading(column_keys, column) for column in columns)),
         rows=tuple(
             (_row_heading(row_keys, row), *(texts.get((row, column), "") for column in columns)) for row in rows
         ),
@@ -100,16 +100,7 @@ def _all_values(cell: Cell) -> Mapping[str, Value]:
 
 def _row_heading(keys: Sequence[str], values: Sequence[Value]) -> str:
     """Under a header that names the keys, the one value needs no name."""
-    return value_text(keys[0], values[0]) if len(keys) == 1 else _heading(keys, values)
-
-
-def _heading(keys: Sequence[str], values: Sequence[Value]) -> str:
-    """Words speak for themselves; numbers and switches are named."""
-    texts = []
-    for key, value in zip(keys, values, strict=True):
-        text = value_text(key, value)
-        texts.append(text if key == "norm" or (isinstance(value, str) and value != "none") else f"{key} {text}")
-    return ", ".join(texts)
+    return value_text(keys[0], values[0]) if len(keys) == 1 else heading(keys, values)
 
 
 def cell_text(cell: Cell) -> str:

@@ -1,0 +1,153 @@
+"""normexp probe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from normexp.cli import options as common
+from normexp.errors import UserError
+
+if TYPE_CHECKING:
+    from normexp.config.probe import Request
+    from normexp.probed import Probed
+    from normexp.record import RunRecord, SignalRow
+    from normexp.results.store import Store
+    from normexp.training.trainer import Trainer
+    from normexp.views.probe import Profile
+
+BEFORE, AFTER = "before training", "after training"
+
+
+def probe(
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(help="key=value; position=pre,post,deepnorm stand side by side.", show_default=False),
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, max=100, help="Seeds of each network; default: 3.")] = None,
+    quantity: Annotated[
+        str | None, typer.Option(help="Show one quantity, of every part: rms, grad_norm, update, token_cosine, ...")
+    ] = None,
+    after: Annotated[
+        str | None, typer.Option(metavar="RUN_ID", help="The network of a stored run, before and after its training.")
+    ] = None,
+    out: common.Out = common.OUT,
+    plugin: common.Plugins = None,
+) -> None:
+    """Look inside networks at initialization, layer by layer: signal, gradients, what one step changes, attention."""
+    from normexp.config.probe import check_after, read
+    from normexp.execute.heap import keep_freed_memory
+    from normexp.interrupt import stoppable
+    from normexp.views import probe as view
+
+    keep_freed_memory()
+    with stoppable():
+        if after is None:
+            request = read(overrides or (), seeds, quantity)
+            found, folder = list(_initial(request)), out / request.folder
+            title = view.headline("At initialization", request.told, found)
+        else:
+            check_after(overrides or (), seeds, quantity)
+            found = list(_stored(out, after))
+            config = found[0].config
+            folder, title = out / f"probe+after={config.run_id}", f"{config.run_id}, before and after training"
+        shown = view.profiles(found, quantity)
+        if not shown:
+            raise UserError(f"--quantity {quantity}: none of these networks has it; they have {view.present(found)}")
+        _write(folder, title, found, shown)
+    _show(folder, title, found, shown)
+
+
+def _initial(request: Request) -> Iterator[Probed]:
+    """Every network and seed; what stands under several names is measured once."""
+    from normexp.cli.show import say
+    from normexp.probed import Probed
+    from normexp.training.inspection import inspect
+    from normexp.views.labels import plural
+
+    known: dict[str, list[SignalRow]] = {}
+    for name, points in request.networks.items():
+        say(f"probing {name}, {plural(len(points), 'seed')}")
+        for point in points:
+            if point.config.run_id not in known:
+                with _alone(name):
+                    known[point.config.run_id] = inspect(point.config)
+            yield Probed(network=name, config=point.config, rows=known[point.config.run_id], asked=point.values)
+
+
+def _stored(out: Path, name: str) -> Iterator[Probed]:
+    """A run's network at its initial weights, and at those that it ended with."""
+    from normexp.probed import Probed
+    from normexp.results import library
+    from normexp.training.inspection import inspect, inspect_trainer
+
+    store, record = library.find(out, name)
+    if record.result is None:
+        raise UserError(f"{record.run_id}: {record.status}: it has no trained network; run its sweep again")
+    with _alone(record.run_id):
+        yield Probed(network=BEFORE, config=record.config, rows=inspect(record.config))
+        trainer, steps = _trained(store, record), max(1, record.result.steps_done)
+        yield Probed(network=AFTER, config=record.config, rows=inspect_trainer(trainer, number=steps))
+
+
+def _trained(store: Store, record: RunRecord) -> Trainer:
+    """The network that a done run ended with, from its weights if they are stored, else trained again."""
+    from normexp.cli.show import say
+    from normexp.training.trained import restore, retrain
+    from normexp.views.labels import plural
+
+    path, weights = store.weights(record.run_id)
+    if weights is not None:
+        return restore(record.config, weights, str(path))
+    assert record.result is not None
+    say(f"no weights are stored: training it again, {plural(record.result.steps_done, 'step')}")
+    trainer, stored = retrain(record.config), record.result.final_val_loss
+    loss = trainer.evaluate()
+    if stored is not None and repr(loss) != repr(stored):
+        say(f"warning: it ends at loss {loss!r}, and its record at {stored!r}; `normexp repro` tells where they part")
+    return trainer
+
+
+@contextmanager
+def _alone(name: str) -> Iterator[None]:
+    """One thread, as in training; what torch cannot do is told of the network by its name."""
+    from normexp.training.bench import thread_count
+
+    try:
+        with thread_count(1):
+            yield
+    except (MemoryError, RuntimeError) as fault:
+        raise UserError(f"{name} cannot be measured: {str(fault).splitlines()[0] or 'out of memory'}") from fault
+
+
+def _write(folder: Path, title: str, found: Sequence[Probed], shown: Sequence[Profile]) -> None:
+    from normexp.results.atomic import make_folder, write_atomically
+    from normexp.results.lock import driver_lock
+    from normexp.results.store import Store
+    from normexp.views import probe as view
+    from normexp.views.canvas import render
+    from normexp.views.probefigure import draw
+
+    if Store(folder).exists():
+        raise UserError(f"{folder} is the folder of a sweep: choose another with --out")
+    images = render(draw(title, shown))
+    make_folder(folder)
+    with driver_lock(folder):
+        write_atomically(folder / "probe.csv", view.to_csv(found))
+        for suffix, image in images.items():
+            write_atomically(folder / f"probe.{suffix}", image)
+
+
+def _show(folder: Path, title: str, found: Sequence[Probed], shown: Sequence[Profile]) -> None:
+    from normexp.cli.show import show
+    from normexp.views.console import Encodable, Uncut
+    from normexp.views.probe import tables
+
+    seeds = len({network.config.seed for network in found})
+    wide, narrow = (tables(shown, seeds=seeds, spread=spread) for spread in (True, False))
+    parts = [Uncut(*pair) for pair in zip(wide, narrow, strict=True)]
+    show(Encodable(title, "bold"), *parts, f"Files: {folder}")

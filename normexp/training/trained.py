@@ -1,0 +1,30 @@
+"""The network that a run ended with: from its stored weights, or by training it again."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from normexp.run import RunConfig
+from normexp.training.optimizers import make_optimizer
+from normexp.training.trainer import Trainer
+from normexp.training.weights import network_from
+
+
+def restore(config: RunConfig, weights: bytes, origin: str) -> Trainer:
+    """A trainer with the network of a weights file, which `origin` names in complaints. Raises UserError."""
+    _, network = network_from(weights, origin=origin, config=config)
+    return Trainer(config, network)
+
+
+def retrain(config: RunConfig) -> Trainer:
+    """Train the config's network again, without evaluations, to its last step or its death.
+
+    The same config gives the same network on the same machine. Its optimizer is a fresh one.
+    """
+    trainer = Trainer(config)
+    batches = trainer.task.batches(config.seed, config.batch)
+    for number, batch in enumerate(islice(batches, config.steps), start=1):
+        if trainer.step(number, batch).bad is not None:
+            break
+    trainer.optimizer = make_optimizer(config, trainer.flat)
+    return trainer
