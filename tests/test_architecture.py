@@ -11,8 +11,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent / "normexp"
 TORCH_SIDE = {"nn", "training"}
-TORCH_FRONTIER = {"execute.worker", "execute.preload", "cli.bench", "cli.probe"}
-"""Modules outside of the torch side that import it, inside functions only (worker, bench) or by name (the preload)."""
+TORCH_FRONTIER = {"execute.worker", "execute.preload", "cli.bench", "cli.convert", "cli.probe"}
+"""Modules outside of the torch side that import it, inside functions only (worker and commands) or by name (the preload)."""
 TOUCHES_FILES = {
     "config.sweepfile",
     "config.yamlfile",
@@ -20,6 +20,7 @@ TOUCHES_FILES = {
     "results.store",
     "results.atomic",
     "results.lock",
+    "results.weightfile",
     "views.tables",
     "plugins",
     "reference",

@@ -1,0 +1,51 @@
+"""One network from the command line: `--config key=value`, once a key, or `--config FILE.yaml`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from normexp.config import grid, sweepfile
+from normexp.config.overrides import read_overrides
+from normexp.config.yamlfile import Notes
+from normexp.errors import UserError
+from normexp.keys import Value
+from normexp.run import RunConfig
+
+SUFFIXES = (".yaml", ".yml")
+
+
+def read_network(texts: Sequence[str]) -> RunConfig | None:
+    """The config that the texts describe, None where there are none. Raises UserError, all complaints at once."""
+    if not texts:
+        return None
+    files = [text for text in texts if Path(text).suffix in SUFFIXES]
+    pairs = [text for text in texts if text not in files]
+    if len(files) > 1:
+        raise UserError(f"--config: {' and '.join(files)}: give one file")
+    return _from_file(files[0], pairs) if files else _from_pairs(pairs)
+
+
+def _from_file(path: str, pairs: Sequence[str]) -> RunConfig:
+    """The one run of a config file."""
+    configs = grid.plan(sweepfile.load(Path(path), pairs)).configs
+    if len(configs) != 1:
+        raise UserError(f"--config {path}: has {len(configs)} runs: choose one with --config key=value for its axes")
+    return next(iter(configs.values()))
+
+
+def _from_pairs(pairs: Sequence[str]) -> RunConfig:
+    notes = Notes()
+    values: dict[str, Value] = {}
+    for override in read_overrides(pairs, notes):
+        if override.axis is None:
+            notes.fault(f"{override.origin}: a network has no {override.key}: leave it out")
+        elif override.axis.count > 1:
+            notes.fault(f"{override.origin}: one network has one value: write {override.key}=value")
+        else:
+            values[override.key] = override.axis.value(0)
+    notes.fail_if_any()
+    try:
+        return RunConfig(**values)  # type: ignore[arg-type]
+    except ValueError as fault:
+        raise UserError(*(f"--config: {line}" for line in str(fault).splitlines())) from fault
