@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from normexp.run import RunConfig
 
-NUMERICS = 1
+NUMERICS = 2
 """Raised when the same config gives other numbers than before; older records are then stale."""
 
 

@@ -6,7 +6,6 @@ import shutil
 import weakref
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from normexp.execute.events import Event, Finished, Started
 from normexp.execute.launch import LauncherError
 from normexp.interrupt import Stopped
 from normexp.plan import Plan
-from normexp.record import RunRecord, Status
+from normexp.record import NUMERICS, RunRecord, Status
 from normexp.results.store import StorageError, Store
 from normexp.run import RunConfig
 from normexp.sweep import EXECUTORS, Options, Swept, check_tasks, run_sweep
@@ -132,7 +131,9 @@ def test_an_interrupted_sweep_continues_to_the_same_numbers(tmp_path: Path) -> N
 class TestFailedRuns:
     @pytest.fixture(autouse=True)
     def _failing(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(EXECUTORS, "failing", partial(EXECUTORS["inline"], work=fails))
+        monkeypatch.setitem(
+            EXECUTORS, "failing", lambda configs, **how: EXECUTORS["inline"](configs, **how | {"work": fails})
+        )
 
     def failing(self, out: Path, **rest: object) -> tuple[Swept, Silent]:
         listener = Silent()
@@ -186,7 +187,7 @@ def test_force_runs_everything_again(tmp_path: Path) -> None:
 
 def test_stale_runs_are_told_and_refreshed_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep(tmp_path, plan())
-    monkeypatch.setattr("normexp.record.NUMERICS", 2)
+    monkeypatch.setattr("normexp.record.NUMERICS", NUMERICS + 1)
     swept, listener = sweep(tmp_path, plan())
     assert listener.todo == []
     assert any("stale" in warning for warning in swept.report.warnings)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from normexp.nn.precision import InFloat32
+from normexp.nn.rmsnorm import RMSNorm
 from normexp.norms import NORMS
 from normexp.run import RunConfig
 
@@ -100,7 +101,7 @@ def layer_norm(width: int, run: RunConfig) -> nn.Module:
 
 def rms_norm(width: int, run: RunConfig) -> nn.Module:
     """RMSNorm with a gain, eps inside the root."""
-    return RoundedRMSNorm(width, eps=run.eps) if rounds(run) else nn.RMSNorm(width, eps=run.eps)
+    return RoundedRMSNorm(width, eps=run.eps) if rounds(run) else RMSNorm(width, run.eps)
 
 
 def batch_norm(width: int, run: RunConfig) -> nn.Module:
