@@ -77,11 +77,11 @@ def network_from(data: bytes, *, origin: str, config: RunConfig | None = None) -
     header = header_of(data, origin)
     config = config or stored_config(header, origin)
     _check(header, config, origin)
-    network = build(config)
     try:
         tensors = load(data)
     except (SafetensorError, KeyError, OSError, RuntimeError, TypeError, ValueError) as fault:
         raise UserError(f"{origin} is damaged: {_clean(str(fault))}") from fault
+    network = build(config)  # only now is it sure that the file holds as many numbers as the network
     with torch.no_grad():
         for name, tensor in tensors_of(network).items():
             tensor.copy_(tensors[name])
