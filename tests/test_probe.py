@@ -1,9 +1,25 @@
+"""The signal inside a network: activations, gradients, attention, and what batch statistics do."""
+
+import dataclasses
+import itertools
+import math
+from typing import Any
+
+import formulas
 import pytest
 import torch
 
-from normexp.nn.network import build
-from normexp.run import RunConfig
-from normexp.training.probe import forward_signal, gradient_sizes, rms, signal_rows
+from normexp.nn import precision
+from normexp.nn.network import Network, build
+from normexp.record import Death
+from normexp.run import QK_NORMS, RunConfig
+from normexp.training import train as train_module
+from normexp.training.attention import attention_sizes
+from normexp.training.death import replay
+from normexp.training.modes import kept_statistics, mode_signal
+from normexp.training.probe import Signal, forward_signal, gradient_sizes, rms, signal_rows
+from normexp.training.train import Training, train
+from normexp.training.trainer import Trainer
 
 CONFIG = RunConfig(depth=3, width=16, hidden=16, heads=2, vocab=16)
 
@@ -60,3 +76,184 @@ def test_depth_0_has_a_stream() -> None:
     assert set(signal) == {"rms"}
     assert set(signal["rms"]) == {(0, "stream"), (1, "stream")}
     assert gradient_sizes(network) == {}
+
+
+def explicit_attention(run: RunConfig, network: Network, tokens: torch.Tensor) -> tuple[float, float]:
+    """Entropy and largest logit of layer 1 of a Pre network, pair by pair in float64."""
+    names = dict(build(dataclasses.replace(run, dtype="float32")).named_parameters())  # without wrappers of 16 bits
+    parameters = {name: p.detach().double() for name, p in zip(names, network.parameters(), strict=True)}
+    x = formulas.norm("ln", parameters, "blocks.1.mixer.before", embedded(network, tokens).double(), run.eps)
+    q, k, _ = formulas.linear(parameters, "blocks.1.mixer.f.qkv", x).split(run.width, dim=-1)
+    size = run.width // run.heads
+    q, k = (part.view(*tokens.shape, run.heads, size) for part in (q, k))
+    q = formulas.query_key(run, parameters, "blocks.1.mixer.f.q_norm", q)
+    k = formulas.query_key(run, parameters, "blocks.1.mixer.f.k_norm", k)
+    scale = 1.0 if run.qk_norm == "l2" else 1 / math.sqrt(size)
+    entropies, largest = [], 0.0
+    for b, head, t in itertools.product(range(tokens.shape[0]), range(run.heads), range(tokens.shape[1])):
+        logits = [float(q[b, t, head] @ k[b, s, head]) * scale for s in range(t + 1)]
+        largest = max(largest, *(abs(logit) for logit in logits))
+        weights = [math.exp(logit) for logit in logits]
+        if t > 0:
+            entropies.append(-sum(w / sum(weights) * math.log(w / sum(weights)) for w in weights))
+    return sum(entropies) / len(entropies), largest
+
+
+def embedded(network: Network, tokens: torch.Tensor) -> torch.Tensor:
+    return (network.embedding(tokens) + network.positions.weight[: tokens.shape[1]]).detach()
+
+
+def shaken(network: Network) -> Network:
+    """With gains, biases and scales that are not at their start."""
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if "norm" in name or "before" in name:
+                parameter += 0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(len(name)))
+    return network
+
+
+def seen_by(network: Network, tokens: torch.Tensor, run: RunConfig) -> Signal:
+    with forward_signal(network) as signal:
+        precision.logits(network, tokens, run)
+    return signal
+
+
+TOKENS = torch.randint(0, 16, (3, 7), generator=torch.Generator().manual_seed(0))
+
+
+class TestAttention:
+    @pytest.mark.parametrize("qk_norm", QK_NORMS)
+    @pytest.mark.parametrize(("dtype", "near"), [("float32", 1e-5), ("bfloat16", 0.03), ("float16", 0.004)])
+    def test_agrees_with_an_explicit_softmax(self, qk_norm: str, dtype: str, near: float) -> None:
+        run = dataclasses.replace(CONFIG, qk_norm=qk_norm, dtype=dtype, depth=1, eps=1e-3, init_gain=2.0)
+        network = shaken(build(run))
+        signal = seen_by(network, TOKENS, run)
+        entropy, largest = explicit_attention(run, network, TOKENS)
+        assert signal["attention_entropy"] == {(1, "mixer"): pytest.approx(entropy, rel=near)}
+        assert signal["max_logit"] == {(1, "mixer"): pytest.approx(largest, rel=near)}
+        assert 0.1 < entropy < 1.5
+
+    def test_uniform_attention_has_the_entropy_of_its_counts_without_the_first(self) -> None:
+        zero = torch.zeros(2, 3, 5, 4)
+        entropy, largest = attention_sizes(zero, zero, None)
+        assert entropy == pytest.approx(math.log(math.factorial(5)) / 4)
+        assert largest == 0
+
+    def test_masked_pairs_do_not_count(self) -> None:
+        q, k = torch.zeros(1, 1, 3, 1), torch.zeros(1, 1, 3, 1)
+        q[0, 0, 0], k[0, 0, 2], k[0, 0, 0] = 1.0, -100.0, -7.0
+        assert attention_sizes(q, k, 1.0)[1] == 7
+        assert attention_sizes(q, k, 1.0)[0] == pytest.approx((math.log(2) + math.log(3)) / 2)
+
+    def test_one_token_alone_has_no_entropy(self) -> None:
+        one = torch.ones(2, 1, 1, 4)
+        assert attention_sizes(one, one, None) == (0.0, 2.0)
+
+    @pytest.mark.parametrize("value", [math.nan, math.inf])
+    def test_what_is_not_finite_is_a_result(self, value: float) -> None:
+        network = build(CONFIG)
+        with torch.no_grad():
+            network.get_parameter("blocks.2.mixer.f.qkv.weight")[0, 0] = value
+        signal = seen_by(network, TOKENS, CONFIG)
+        assert math.isfinite(signal["max_logit"][1, "mixer"])
+        assert not math.isfinite(signal["max_logit"][2, "mixer"])
+        assert math.isnan(signal["attention_entropy"][2, "mixer"])
+
+    def test_is_seen_of_the_queries_that_are_used(self) -> None:
+        """Norms on q, k and v by the scheme come before; and looking runs no module twice."""
+        run = dataclasses.replace(CONFIG, depth=1, position="hybrid", norm="bn")
+        network = build(run)
+        signal = seen_by(network, TOKENS, run)
+        assert network.blocks["1"].mixer.f.qkv_norms[0].num_batches_tracked == 1
+        q, k, _ = network.blocks["1"].mixer.f.queries_keys_values(embedded(network, TOKENS))
+        expected = attention_sizes(q, k, None)
+        assert (signal["attention_entropy"][1, "mixer"], signal["max_logit"][1, "mixer"]) == expected
+
+    @pytest.mark.parametrize("mixer", ["mean", "linear"])
+    def test_other_mixers_have_none(self, mixer: str) -> None:
+        run = dataclasses.replace(CONFIG, mixer=mixer)
+        assert set(seen_by(build(run), TOKENS, run)) == {"rms"}
+
+
+SMALL: dict[str, Any] = {"depth": 1, "width": 16, "hidden": 16, "heads": 2, "vocab": 16, "order": 1}
+BN = RunConfig(norm="bn", batch=4, steps=6, eval_every=3, **SMALL)
+
+
+def trained_with(monkeypatch: pytest.MonkeyPatch, config: RunConfig) -> tuple[Training, Trainer]:
+    made: list[Trainer] = []
+
+    class Kept(Trainer):
+        def __init__(self, config: RunConfig) -> None:
+            super().__init__(config)
+            made.append(self)
+
+    monkeypatch.setattr(train_module, "Trainer", Kept)
+    return train(config), made[0]
+
+
+class TestBatchNorm:
+    @pytest.mark.parametrize("keys", [{}, {"dtype": "bfloat16"}, {"dtype": "bfloat16", "norm_dtype": "same"}])
+    def test_looking_changes_nothing(self, monkeypatch: pytest.MonkeyPatch, keys: dict[str, Any]) -> None:
+        """Neither weights nor running statistics depend on how often a run is evaluated."""
+        (often, kept), (seldom, other) = (
+            trained_with(monkeypatch, dataclasses.replace(BN, eval_every=every, **keys)) for every in (1, 1000)
+        )
+        assert torch.equal(kept.flat.values, other.flat.values)
+        statistics = [dict(trainer.network.named_buffers()) for trainer in (kept, other)]
+        assert len(statistics[0]) == 9
+        assert all(torch.equal(values, statistics[1][name]) for name, values in statistics[0].items())
+        counted = 0 if "norm_dtype" in keys else 6
+        assert all(values == counted for name, values in statistics[0].items() if "tracked" in name)
+        assert often.result.final_val_loss == seldom.result.final_val_loss
+        last = [row for row in often.traces.layers if row.step == 6]
+        assert last == [row for row in seldom.traces.layers if row.step == 6]
+
+    def test_buffers_come_back_also_from_what_is_not_finite(self) -> None:
+        network = build(BN)
+        before = network.final_norm.running_mean.clone()
+        try:
+            with kept_statistics(network):
+                network.final_norm(torch.full((2, 3, 16), math.nan))
+                assert network.final_norm.running_mean.isnan().all()
+                raise KeyError
+        except KeyError:
+            pass
+        assert torch.equal(network.final_norm.running_mean, before)
+
+    def test_leak_and_gap_are_rows_of_the_logits(self) -> None:
+        rows = train(BN).traces.layers
+        found = {(row.step, row.quantity): row.value for row in rows if row.part == "logits"}
+        assert {row.layer for row in rows if row.part == "logits"} == {2}
+        quantities = ("leak", "train_mode_loss", "eval_mode_loss")
+        assert set(found) == {(step, quantity) for step in (0, 3, 6) for quantity in quantities}
+
+    def test_the_leak_is_the_largest_change_before_the_middle(self) -> None:
+        trainer = Trainer(BN)
+        tokens = torch.from_numpy(trainer.signal_batch.inputs_nt)
+        changed = torch.cat([tokens[:, :8], (tokens[:, 8:] + 1) % 16], dim=1)
+        twin = build(BN)
+        expected = max(abs(float(change)) for change in (twin(changed) - twin(tokens))[:, :8].detach().flatten())
+        signal = mode_signal(trainer, trainer.signal_batch)
+        assert signal["leak"][2, "logits"] == pytest.approx(expected, rel=1e-6)
+        assert expected > 0.1
+        assert trainer.network.training
+        assert signal["train_mode_loss"][2, "logits"] == trainer.loss(trainer.signal_batch).item()
+        fresh = Trainer(BN)
+        fresh.network.eval()
+        assert signal["eval_mode_loss"][2, "logits"] == fresh.loss(trainer.signal_batch).item()
+
+    @pytest.mark.parametrize(("norm", "final_norm"), [("ln", "ln"), ("none", "rms"), ("none", "none")])
+    def test_norms_that_keep_to_their_token_have_no_such_rows(self, norm: str, final_norm: str) -> None:
+        trainer = Trainer(dataclasses.replace(CONFIG, norm=norm, final_norm=final_norm))
+        assert mode_signal(trainer, trainer.signal_batch) == {}
+
+    def test_a_final_norm_alone_leaks(self) -> None:
+        trainer = Trainer(dataclasses.replace(CONFIG, final_norm="bn", depth=0))
+        assert mode_signal(trainer, trainer.signal_batch)["leak"][1, "logits"] > 0
+
+    def test_a_replay_gives_the_rows_of_a_training(self) -> None:
+        death = Death(step=6, kind="nan", where="loss", tensor="loss", layer=2)
+        rows = replay(BN, death)
+        quantities = {(row.part, row.quantity) for row in rows if row.step == 6 and row.layer > 0}
+        at_evaluation = {(row.part, row.quantity) for row in train(BN).traces.layers if row.layer > 0}
+        assert quantities == at_evaluation

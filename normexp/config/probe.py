@@ -34,7 +34,7 @@ class Request:
 def _wrong_quantity(quantity: str | None) -> list[str]:
     if quantity is None or quantity in QUANTITIES:
         return []
-    return [f"--quantity {quantity}: {nearest(quantity, QUANTITIES)}; there are {', '.join(QUANTITIES)}"]
+    return [f"--quantity {quantity}: {nearest(quantity, QUANTITIES)}"]
 
 
 def check_after(overrides: Sequence[str], seeds: int | None, quantity: str | None) -> None:

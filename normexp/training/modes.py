@@ -48,10 +48,10 @@ def mode_signal(trainer: Trainer, batch: Batch) -> Signal:
     middle = tokens_bt.shape[1] // 2
     changed_bt = tokens_bt.clone()
     changed_bt[:, middle:] = (changed_bt[:, middle:] + 1) % run.vocab
+    network.eval()
+    found = {"eval_mode_loss": trainer.loss(batch).item()}
+    network.train()
     with kept_statistics(network):
         before, after = (logits(network, tokens, run)[:, :middle] for tokens in (tokens_bt, changed_bt))
-        found = {"leak": float((after - before).abs().max()), "train_mode_loss": trainer.loss(batch).item()}
-        network.eval()
-        found["eval_mode_loss"] = trainer.loss(batch).item()
-        network.train()
+        found |= {"leak": float((after - before).abs().max()), "train_mode_loss": trainer.loss(batch).item()}
     return {quantity: {(run.depth + 1, "logits"): value} for quantity, value in found.items()}
