@@ -17,7 +17,7 @@ from normexp.nn.network import Network, layer_of
 from normexp.record import SignalRow
 from normexp.run import RunConfig
 from normexp.training.modes import kept_statistics, mode_signal
-from normexp.training.optimizers import rate
+from normexp.training.optimizers import make_optimizer, rate
 from normexp.training.probe import Signal, Sizes, activations, forward_signal, gradient_sizes, hooked, rms, signal_rows
 from normexp.training.trainer import Trainer
 
@@ -34,7 +34,7 @@ def inspect(config: RunConfig) -> list[SignalRow]:
 
 
 def inspect_trainer(trainer: Trainer, number: int) -> list[SignalRow]:
-    """Tidy rows, by layer, of a trainer's network before update `number`; parameters and statistics are left as found.
+    """Tidy rows, by layer, of a trainer's network before update `number`; all but its gradients is left as found.
 
     Layers are 0 (embedding) to depth + 1 (into the head); parts and their quantities:
 
@@ -116,8 +116,9 @@ def _norm(values: Tensor) -> float:
 def _update_signal(trainer: Trainer, number: int, before: Values) -> Signal:
     """What the network computes after a step, against `before`; the gradients must be there."""
     sgd = _changes(trainer, lambda: _sgd_step(trainer.network), before)
-    own = _changes(trainer, lambda: trainer.update(rate(number, trainer.config), trainer.flat.grad_norm()), before)
-    relative = {key: change / size if (size := rms(before[key])) else math.nan for key, change in own.items()}
+    own = _changes(trainer, lambda: _own_step(trainer, number), before)
+    sizes = {key: rms(values) for key, values in before.items()}
+    relative = {key: change / sizes[key] if sizes[key] else math.nan for key, change in own.items()}
     return {"update": own, "relative_update": relative, "sgd_update": sgd}
 
 
@@ -131,6 +132,12 @@ def _changes(trainer: Trainer, step: Callable[[], None], before: Values) -> Size
         trainer.loss(trainer.signal_batch)
     trainer.flat.values.copy_(parameters)
     return {key: rms(after[key].double() - values.double()) for key, values in before.items()}
+
+
+def _own_step(trainer: Trainer, number: int) -> None:
+    used, trainer.optimizer = trainer.optimizer, make_optimizer(trainer.config, trainer.flat)
+    trainer.update(rate(number, trainer.config), trainer.flat.grad_norm())
+    trainer.optimizer = used
 
 
 def _sgd_step(network: Network) -> None:

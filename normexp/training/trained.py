@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import islice
 
 from normexp.run import RunConfig
-from normexp.training.optimizers import make_optimizer
 from normexp.training.trainer import Trainer
 from normexp.training.weights import network_from
 
@@ -19,12 +18,11 @@ def restore(config: RunConfig, weights: bytes, origin: str) -> Trainer:
 def retrain(config: RunConfig) -> Trainer:
     """Train the config's network again, without evaluations, to its last step or its death.
 
-    The same config gives the same network on the same machine. Its optimizer is a fresh one.
+    The same config gives the same network on the same machine.
     """
     trainer = Trainer(config)
     batches = trainer.task.batches(config.seed, config.batch)
     for number, batch in enumerate(islice(batches, config.steps), start=1):
         if trainer.step(number, batch).bad is not None:
             break
-    trainer.optimizer = make_optimizer(config, trainer.flat)
     return trainer
