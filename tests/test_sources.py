@@ -138,7 +138,7 @@ class TestEverySource:
         made = Task(config)
         assert sum(len(batch.inputs_nt) for batch in islice(made.batches(0, 32), 1000)) == 32_000
         assert made.losses.floor < made.losses.bigram < made.losses.guess
-        assert time.process_time() - began < 2  # 0.4 s on a free core
+        assert time.process_time() - began < 2  # half a second, a busy machine apart
 
 
 @pytest.mark.parametrize(("config", "losses", "tokens"), STORED, ids=["default", "order1", "order3"])
