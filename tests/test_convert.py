@@ -2,12 +2,16 @@
 
 import itertools
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor, nn
 from typer.testing import CliRunner
 
@@ -15,7 +19,7 @@ from normexp.cli.app import app
 from normexp.errors import UserError
 from normexp.nn.network import Network, build
 from normexp.run import MIXERS, QK_NORMS, RunConfig
-from normexp.schemes import SCHEMES, Scale, Scheme, constant, everywhere
+from normexp.schemes import SCHEMES, Scale, Scheme, by_branch
 from normexp.training import convert as conversion
 from normexp.training.convert import Conversion, convert
 from normexp.training.fold import dropped, folded, to_layer_norm, widened
@@ -127,41 +131,117 @@ def test_only_uneven_gains_and_biases_stand_against_it(position: str, mixer: str
     )  # the others read the embedding in their first branch
 
 
-def test_a_bias_after_the_sum_moves_through_matrices_and_skip() -> None:
+@contextmanager
+def scheme(mixer: frozenset[str], ffn: frozenset[str], **scales: Scale) -> Iterator[str]:
+    """The name of a scheme with these doors and scales, while it is in the table."""
+    doors = by_branch(mixer=tuple(mixer), ffn=tuple(ffn))
+    SCHEMES.add("odd", Scheme(doors=doors, final_norm=True, help="", source="", **scales), "test")
+    try:
+        yield "odd"
+    finally:
+        SCHEMES.remove("test")
+
+
+def scales_of(numbers: tuple[float, float, float, float], learned: bool) -> dict[str, Scale]:
+    """Scales that differ by layer, learned or not; the bottom one is the FFN's alone."""
+    skip, branch_in, branch_out, bottom = numbers
+    return {
+        "skip": Scale(lambda site: skip, learned=learned),
+        "branch_in": Scale(lambda site: branch_in * site.layer, learned=learned),
+        "branch_out": Scale(lambda site: branch_out, learned=learned, shared=True),
+        "bottom": Scale(lambda site: bottom if site.branch == "ffn" else 0.0),
+    }
+
+
+@pytest.mark.parametrize("learned", [True, False])
+def test_every_scale_learned_or_not_passes_through_the_fold(learned: bool) -> None:
+    before = frozenset({"before"})
+    with scheme(before, before, **scales_of((0.9, 0.5, 0.7, 0.3), learned)) as name:
+        network = no_final_bias(shuffled(small(position=name)))
+        made = folded(network)
+        assert made.reasons == ()
+        assert error(network, made.network) < ROUNDING
+
+
+@pytest.mark.parametrize("numbers", [(1.0, 1.0, 1.0, 0.0), (0.9, 0.5, 0.7, 0.3)])
+def test_a_bias_after_the_sum_moves_through_matrices_and_skips(numbers: tuple[float, float, float, float]) -> None:
     """Post with equal gains: all of its biases fold but the last, which the head would need."""
-    network = even(shuffled(small(position="post", final_norm="none")), 0.8)
-    last = network.blocks["6"].ffn.after
-    with torch.no_grad():
-        missing = network.head.weight @ last.bias
-        gap = network(tokens()) - folded(network).network(tokens())
+    after = frozenset({"after"})
+    with scheme(after, after, **scales_of(numbers, learned=False)) as name:
+        network = even(shuffled(small(position=name, final_norm="none")), 0.8)
+        with torch.no_grad():
+            missing = network.head.weight @ network.blocks["6"].ffn.after.bias
+            gap = network(tokens()) - folded(network).network(tokens())
     assert torch.allclose(gap, missing.expand_as(gap), atol=ROUNDING)
 
 
-@pytest.fixture
-def odd_scheme() -> Iterator[str]:
-    learned = Scale(lambda site: 0.5 * site.layer, learned=True)
-    shared = Scale(lambda site: 0.7, learned=True, shared=True)
-    bottom = Scale(lambda site: 0.3 if site.branch == "ffn" else 0.0)
-    row = Scheme(
-        doors=everywhere("before"),
-        final_norm=True,
-        help="Pre with every scale there is",
-        source="this test",
-        skip=constant(0.9),
-        branch_in=learned,
-        branch_out=shared,
-        bottom=bottom,
-    )
-    SCHEMES.add("odd", row, "test")
-    yield "odd"
-    SCHEMES.remove("test")
+def test_a_mean_that_goes_round_a_norm_to_the_head_is_kept() -> None:
+    scales = scales_of((1.0, 1.0, 1.0, 0.3), learned=False)
+    with scheme(frozenset({"before", "after"}), frozenset({"before"}), **scales) as name:
+        for final_norm, exact in (("ln", True), ("none", False)):
+            network = shuffled(small(position=name, final_norm=final_norm, depth=1))
+            network = even(network, 0.8, biases=False)
+            nn.init.normal_(network.embedding.weight)
+            made = folded(network)
+            assert (made.reasons == ()) == exact
+            assert (error(network, made.network) < ROUNDING) == exact
 
 
-def test_every_scale_learned_or_not_passes_through_the_fold(odd_scheme: str) -> None:
-    network = shuffled(small(position=odd_scheme))
-    made = folded(network)
-    assert made.reasons == ()
-    assert error(network, made.network) < ROUNDING
+def test_biases_of_keys_and_values_fold_and_that_of_queries_does_not() -> None:
+    with scheme(frozenset({"before", "qkv"}), frozenset({"before"})) as name:
+        network = no_final_bias(shuffled(small(position=name, depth=2)))
+        assert folded(network).reasons == ("the bias of a norm at `qkv` reaches no matrix, and is dropped",)
+        for block in network.blocks.values():
+            nn.init.zeros_(block.mixer.f.qkv_norms[0].bias)
+        made = folded(network)
+        assert made.reasons == ()
+        assert error(network, made.network) < ROUNDING
+        normed = no_final_bias(shuffled(small(position=name, depth=2, qk_norm="rms")))
+        for block in normed.blocks.values():
+            nn.init.zeros_(block.mixer.f.qkv_norms[0].bias)
+        assert folded(normed).reasons  # queries and keys are normed again, so that a key's bias counts
+
+
+some_doors = st.frozensets(st.sampled_from(["before", "before", "qkv", "within", "output", "after"]))
+some_scale = st.sampled_from([1.0, 0.7, 0.0])
+
+
+@given(
+    doors=st.tuples(some_doors, some_doors),
+    numbers=st.tuples(some_scale, some_scale, some_scale, some_scale),
+    keys=st.fixed_dictionaries(
+        {
+            "residual": st.sampled_from([True, True, False]),
+            "mixer": st.sampled_from(MIXERS),
+            "qk_norm": st.sampled_from(QK_NORMS),
+            "final_norm": st.sampled_from(["ln", "ln", "rms", "none"]),
+            "depth": st.integers(1, 3),
+        }
+    ),
+    biased=st.sampled_from([0.0, 0.5, 1.0]),
+    same_gains=st.booleans(),
+    seed=st.integers(0, 99),
+)
+@settings(deadline=None, max_examples=150)
+def test_whatever_is_said_to_be_exact_is(
+    doors: tuple[frozenset[str], frozenset[str]],
+    numbers: tuple[float, float, float, float],
+    keys: dict[str, Any],
+    biased: float,
+    same_gains: bool,
+    seed: int,
+) -> None:
+    random = Random(seed)
+    with scheme(*doors, **scales_of(numbers, learned=False)) as name:
+        network = shuffled(small(position=name, width=8, hidden=8, **keys))
+    if same_gains:
+        even(network, 1.3)
+    for norm in (module for module in network.modules() if isinstance(module, nn.LayerNorm)):
+        if random.random() >= biased:
+            nn.init.zeros_(norm.bias)
+    with scheme(*doors, **scales_of(numbers, learned=False)):
+        made = folded(network)
+        assert made.reasons or error(network, made.network) < 1e-10
 
 
 @pytest.mark.parametrize(

@@ -221,6 +221,7 @@ class _Fold:
             if not _is_ln(branch.before):
                 return False
             if _is_ln(branch.after) or branch.skip is None:
-                below = self.branches[number + 1].bottom if number % 2 == 0 else None
-                return below is None or _is_ln(self.branches[number + 1].after)
+                ffn = self.branches[number + 1 - number % 2]
+                bypassed = number % 2 == 0 and ffn.bottom is not None
+                return not bypassed or _is_ln(ffn.after) or self._only_norms_read(number + 2)
         return _is_ln(self.network.final_norm)
