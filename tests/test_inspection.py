@@ -18,8 +18,8 @@ from normexp.record import SignalRow
 from normexp.run import RunConfig
 from normexp.schemes import SCHEMES
 from normexp.training.inspection import inspect, inspect_trainer, token_cosine
-from normexp.training.trained import restore, retrain
 from normexp.training.train import train
+from normexp.training.trained import restore, retrain
 from normexp.training.trainer import Trainer
 from normexp.training.weights import weights_bytes
 

@@ -121,7 +121,8 @@ def _alone(name: str) -> Iterator[None]:
         with thread_count(1):
             yield
     except (MemoryError, RuntimeError) as fault:
-        raise UserError(f"{name} cannot be measured: {str(fault).splitlines()[0] or 'out of memory'}") from fault
+        reason = (str(fault) or "out of memory").splitlines()[0]
+        raise UserError(f"{name} cannot be measured: {reason}") from fault
 
 
 def _write(folder: Path, title: str, found: Sequence[Probed], shown: Sequence[Profile]) -> None:
