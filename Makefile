@@ -10,17 +10,17 @@ demo: $(STAMP)
 	$(BIN)/normexp sweep configs/lr_scan.yaml
 
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 slow: $(STAMP)
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -n 2 -m slow
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m normexp.reference --check README.md
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 format: $(STAMP)
 	$(BIN)/ruff format .

@@ -182,6 +182,15 @@ def test_pivot_rows_stand_together() -> None:
     assert [row for row, *_ in table.rows] == ["ln, post", "ln, pre", "rms, post", "rms, pre"]
 
 
+def test_pivot_rows_are_headed_by_the_keys_that_vary_in_their_table() -> None:
+    plan = made.plan({"norm": ["ln", "rms"]}, lr=3e-3, pivot=Pivot(rows=("position", "norm"), columns=("lr",)))
+    (table,) = pivot(plan, runs_of(plan, ["1.6", "1.7"]))
+    assert (table.header[0], table.rows[0][0]) == ("norm", "ln")
+    plan = made.plan({"norm": ["ln"]}, pivot=Pivot(rows=("position", "norm"), columns=("lr",)))
+    (table,) = pivot(plan, runs_of(plan, ["1.6"]))
+    assert (table.header[0], table.rows[0][0]) == ("position / norm", "pre, ln")
+
+
 def test_pivot_of_a_key_that_is_no_axis_any_more() -> None:
     plan = made.plan({"norm": ["ln", "rms"]}, lr=3e-3, pivot=Pivot(rows=("norm",), columns=("lr",)))
     (table,) = pivot(plan, runs_of(plan, ["1.6", "1.7"]))

@@ -46,9 +46,14 @@ def pivot(plan: Plan, runs: pd.DataFrame) -> list[TextTable]:
     tables = []
     for group in groups.values():
         rest = {key: value for key, value in group[0].values.items() if key not in named}
-        tables.append(_table(values_text(rest), row_keys, column_keys, group, plan.published))
+        tables.append(_table(values_text(rest), _varying(row_keys, group), column_keys, group, plan.published))
     several = any(len(cell.runs) > 1 for group in groups.values() for cell in group)
     return _noted_once(tables, SEVERAL if several else "")
+
+
+def _varying(keys: Sequence[str], group: Sequence[Cell]) -> Sequence[str]:
+    """The keys that tell the rows of one table apart; all of them where none does."""
+    return [key for key in keys if len({_all_values(cell)[key] for cell in group}) > 1] or keys
 
 
 def _noted_once(tables: Sequence[TextTable], last: str) -> list[TextTable]:
