@@ -143,7 +143,8 @@ class Verdict:
 class RunRecord:
     """Config and status; result and verdict of a done run; the error text of any other.
 
-    `traces` and `log` are None where the record was read without them. `seconds` by part (data, steps, eval, replay,
+    `traces` and `log` are None where the record was read without them; `weights`, the bytes of a safetensors file, are
+    there only on their way from a worker to the store. `seconds` by part (data, steps, eval, replay,
     total) and `environment` (versions, threads, processor) say how the numbers were made, not what they are.
     """
 
@@ -154,6 +155,7 @@ class RunRecord:
     traces: Traces | None = None
     error: str | None = None
     log: str | None = None
+    weights: bytes | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     environment: Mapping[str, str | int] = field(default_factory=dict)
     numerics: int = NUMERICS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -39,6 +39,7 @@ class Options:
     retry_failed: bool = False
     refresh: bool = False
     fail_fast: bool = False
+    save_weights: bool = False
     only: tuple[str, ...] = ()
     argv: tuple[str, ...] = ()
 
@@ -71,7 +72,8 @@ class Swept:
 class Work:
     """What a plan asks for: `todo` to run, `reusable` in other sweeps, `skipped` by `only`.
 
-    The others are here: `done`, or `failed` (killed and timed out as well) and left so.
+    The others are here: `done`, or `failed` (killed and timed out as well) and left so. `without_weights`: those of
+    `todo` that are done, but for their weights.
     """
 
     todo: list[RunConfig] = field(default_factory=list)
@@ -79,6 +81,7 @@ class Work:
     done: int = 0
     failed: int = 0
     skipped: int = 0
+    without_weights: int = 0
 
 
 def work_of(plan: Plan, store: Store, records: Mapping[str, RunRecord], options: Options) -> Work:
@@ -87,15 +90,20 @@ def work_of(plan: Plan, store: Store, records: Mapping[str, RunRecord], options:
     work = Work()
     for run_id, config in plan.configs.items():
         record = records.get(run_id)
-        if record is not None and not _again(record, options):
+        again = record is not None and _again(record, options)
+        lacking = record is not None and run_id in wanted and _lacks_weights(record, store, options)
+        if record is not None and not again and not lacking:
             work.done += record.status is Status.DONE
             work.failed += record.status is not Status.DONE
         elif run_id not in wanted:
             work.skipped += 1
         else:
-            other = None if options.force or record is not None else store.find_elsewhere(options.out, run_id)
+            other = None
+            if not options.force and (record is None or lacking):
+                other = store.find_elsewhere(options.out, run_id, weights=options.save_weights)
             if other is None:
                 work.todo.append(config)
+                work.without_weights += lacking and not again
             else:
                 work.reusable[run_id] = config, other
     return work
@@ -104,6 +112,10 @@ def work_of(plan: Plan, store: Store, records: Mapping[str, RunRecord], options:
 def _again(record: RunRecord, options: Options) -> bool:
     failed = record.status is not Status.DONE
     return options.force or (failed and options.retry_failed) or (record.stale and options.refresh)
+
+
+def _lacks_weights(record: RunRecord, store: Store, options: Options) -> bool:
+    return options.save_weights and record.status is Status.DONE and not store.has_weights(record.run_id)
 
 
 def _selected(plan: Plan, only: Sequence[str]) -> set[str]:
@@ -182,7 +194,7 @@ def _execute(work: Work, store: Store, options: Options, listener: Listener, end
     """Copy what other sweeps have, run the rest, and note in `ended` what is stored."""
     for run_id, (config, other) in list(work.reusable.items()):
         try:
-            ended.append(store.copy_from(other, run_id))
+            ended.append(store.copy_from(other, run_id, weights=options.save_weights))
         except StorageError:
             raise
         except UserError:  # its traces cannot be read: run it here
@@ -190,13 +202,17 @@ def _execute(work: Work, store: Store, options: Options, listener: Listener, end
             work.todo.append(config)
     _tell(listener.begin, work.todo, done=work.done, failed=work.failed, reused=len(ended))
     events = EXECUTORS[options.executor](
-        work.todo, jobs=options.jobs, timeout_seconds=options.timeout_seconds, work=Job(plugins.loaded())
+        work.todo,
+        jobs=options.jobs,
+        timeout_seconds=options.timeout_seconds,
+        work=Job(plugins.loaded(), options.save_weights),
     )
     try:
         with closing(events):
             for event in events:
                 if isinstance(event, Finished):
                     store.write(event.record)
+                    event = Finished(replace(event.record, weights=None))  # they are not kept in memory
                     ended.append(event.record)
                 _tell(listener.event, event)
                 if options.fail_fast and isinstance(event, Finished) and event.record.status is not Status.DONE:

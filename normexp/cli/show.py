@@ -59,10 +59,11 @@ def show_dry_run(plan: Plan, options: Options) -> None:
     records = store.records() if store.exists() else {}
     work = work_of(plan, store, records, options)
     points, runs = len(plan.points), len(plan.configs)
+    again = f" ({work.without_weights} of them done, but without weights)" if work.without_weights else ""
     seconds, basis = estimate.seconds(work.todo, library.records(options.out).values(), options.jobs)
     show(
         f"{plan.name}: {plural(points, 'point')}, {plural(runs, 'run')}, {points - runs} redundant",
-        f"{ended_text(work.done, work.failed)}, {len(work.reusable)} in other sweeps, {len(work.todo)} to do",
+        f"{ended_text(work.done, work.failed)}, {len(work.reusable)} in other sweeps, {len(work.todo)} to do{again}",
         f"about {duration(seconds)} with {plural(options.jobs, 'worker')} ({basis})",
         f"folder: {store.folder}",
     )

@@ -45,6 +45,9 @@ def sweep(
     refresh: Annotated[bool, typer.Option("--refresh", help="Run again what older numerics made.")] = False,
     force: common.Force = False,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first run that fails.")] = False,
+    save_weights: Annotated[
+        bool, typer.Option("--save-weights", help="Store trained weights, too; done runs without them run again.")
+    ] = False,
     max_runs: Annotated[int, typer.Option(min=1, help="Refuse a larger grid.")] = 10_000,
     timeout: common.Timeout = None,
     executor: common.Executor = "processes",
@@ -68,6 +71,7 @@ def sweep(
         retry_failed=retry_failed,
         refresh=refresh,
         fail_fast=fail_fast,
+        save_weights=save_weights,
         only=tuple(only or ()),
         argv=tuple(sys.argv),
     )

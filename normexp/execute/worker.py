@@ -12,7 +12,9 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
+from typing import TYPE_CHECKING
 
 import normexp
 from normexp import outcome
@@ -20,6 +22,9 @@ from normexp.execute.events import Progress
 from normexp.plugins import Plugin, add
 from normexp.record import RunRecord, Status
 from normexp.run import RunConfig
+
+if TYPE_CHECKING:
+    from normexp.training.train import Training
 
 Report = Callable[[Progress], None]
 Work = Callable[[RunConfig, Report], RunRecord]
@@ -38,14 +43,15 @@ def run(config: RunConfig, report: Report) -> RunRecord:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """`run` with the rows of plugins, whose text travels with it."""
+    """`run` with the rows of plugins, whose text travels with it; records bring the trained weights if asked for."""
 
     plugins: tuple[Plugin, ...] = ()
+    save_weights: bool = False
 
     def __call__(self, config: RunConfig, report: Report) -> RunRecord:
         for plugin in self.plugins:
             add(plugin)
-        return run(config, report)
+        return attempt(partial(_train, save_weights=self.save_weights), config, report)
 
 
 def attempt(work: Work, config: RunConfig, report: Report) -> RunRecord:
@@ -99,7 +105,7 @@ def throttled(report: Report) -> Report:
     return throttle
 
 
-def _train(config: RunConfig, report: Report) -> RunRecord:
+def _train(config: RunConfig, report: Report, *, save_weights: bool = False) -> RunRecord:
     from normexp.training.train import train
 
     def step(number: int, loss: float, grad_norm: float, rms_by_layer: tuple[float, ...]) -> None:
@@ -116,9 +122,16 @@ def _train(config: RunConfig, report: Report) -> RunRecord:
             result=training.result,
             verdict=verdict,
             traces=training.traces,
+            weights=_weights(training, config) if save_weights else None,
             seconds=seconds,
             environment=environment(),
         )
+
+
+def _weights(training: Training, config: RunConfig) -> bytes:
+    from normexp.training.weights import weights_bytes
+
+    return weights_bytes(training.network, config)
 
 
 @contextmanager

@@ -14,8 +14,8 @@ from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from normexp.keys import Value
-from normexp.record import CurveRow, Outcome, RunRecord, SignalRow, Status
 from normexp.norms import NORMS
+from normexp.record import CurveRow, Outcome, RunRecord, SignalRow, Status
 from normexp.run import KEYS, RunConfig
 from normexp.schemes import SCHEMES
 
@@ -93,9 +93,9 @@ def config_from(stored: Mapping[str, Any]) -> RunConfig:
 
 
 def record_to_json(record: RunRecord) -> str:
-    """All of a record but its traces and its log."""
+    """All of a record but its traces, its log and its weights."""
     fields = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
-    del fields["traces"], fields["log"]
+    del fields["traces"], fields["log"], fields["weights"]
     return to_json({"schema": SCHEMA, "run_id": record.run_id} | fields)
 
 
@@ -105,7 +105,7 @@ def record_from_json(text: str) -> RunRecord:
     schema = typed(int, read.get("schema"), "schema")
     if schema > SCHEMA:
         raise ValueError(f"schema {schema} of a newer normexp")
-    record: RunRecord = typed(RunRecord, read | {"traces": None, "log": None}, "")
+    record: RunRecord = typed(RunRecord, read | {"traces": None, "log": None, "weights": None}, "")
     _check(record)
     return record
 

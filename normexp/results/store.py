@@ -73,6 +73,7 @@ class Store:
             LAYERS: codec.signal_to_csv(traces.layers),
             DEATH: codec.signal_to_csv(traces.death_layers) if traces.death_layers else None,
             LOG: (record.error or "") if record.log is None else record.log,
+            WEIGHTS: record.weights,
         }
         with storage_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -139,19 +140,25 @@ class Store:
             advice = "" if isinstance(error, codec.UnknownRow) else ": run the sweep again"
             raise UserError(f"{self.folder / MANIFEST}: {error}{advice}") from error
 
-    def find_elsewhere(self, root: Path, run_id: str) -> Store | None:
-        """Another sweep's folder under `root` that holds this run, done and not stale."""
+    def has_weights(self, run_id: str) -> bool:
+        """Whether a run's trained weights are stored."""
+        return (self._run_folder(run_id) / WEIGHTS).is_file()
+
+    def find_elsewhere(self, root: Path, run_id: str, *, weights: bool = False) -> Store | None:
+        """Another sweep's folder under `root` that holds this run, done and not stale, and its weights if asked for."""
         for folder in sorted(root.iterdir()) if root.is_dir() else []:
             other = Store(folder)
             path = other._run_folder(run_id) / RUN
+            if weights and not other.has_weights(run_id):
+                continue
             if path.is_file() and folder.resolve() != self.folder.resolve():
                 record = other._record(run_id)
                 if record is not None and record.status is Status.DONE and not record.stale:
                     return other
         return None
 
-    def copy_from(self, other: Store, run_id: str) -> RunRecord:
-        """Store another folder's record of a run here, marked `reused_from`.
+    def copy_from(self, other: Store, run_id: str, *, weights: bool = False) -> RunRecord:
+        """Store another folder's record of a run here, marked `reused_from`, with its weights if asked for.
 
         Raises UserError where the record is not there or not whole, StorageError where it cannot be written.
         """
@@ -161,7 +168,7 @@ class Store:
         if record.status is Status.DONE and not (record.traces and record.traces.curve):
             raise UserError(f"{other._run_folder(run_id) / CURVE} is missing or empty: the run cannot be reused")
         record = replace(record, reused_from=other.folder.name)
-        self.write(record)
+        self.write(replace(record, weights=other.weights(run_id)[1] if weights else None))
         return record
 
     def _run_folder(self, run_id: str) -> Path:

@@ -29,10 +29,11 @@ def read(out: Path, name: str) -> tuple[bytes, str]:
     if path.suffix == SUFFIX:
         raise UserError(f"{path}: no such file")
     store, record = library.find(out, name)
-    stored, data = store.weights(record.run_id)
-    if data is None:
-        raise UserError(f"{record.run_id} is stored without weights: run its sweep again with --save-weights")
-    return data, str(stored)
+    for holder in (store, *library.sweeps(out)):
+        stored, data = holder.weights(record.run_id)
+        if data is not None:
+            return data, str(stored)
+    raise UserError(f"{record.run_id} is stored without weights: run its sweep again with --save-weights")
 
 
 def check_target(path: Path, *, force: bool) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from normexp.nn.network import Network
 from normexp.record import CurveRow, Death, Result, SignalRow, Traces
 from normexp.run import RunConfig
 from normexp.tasks import Batch
@@ -22,8 +23,9 @@ Report = Callable[[int, float, float, tuple[float, ...]], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """Numbers, traces, and the seconds that each part took: data, steps, eval, replay."""
+    """Numbers, traces, the network as it ended, and the seconds that each part took: data, steps, eval, replay."""
 
+    network: Network
     result: Result
     traces: Traces
     seconds: Mapping[str, float]
@@ -103,7 +105,12 @@ def train(config: RunConfig, *, report: Report | None = None) -> Training:
     with watch.part("replay"):
         death_layers = replay(config, death) if death is not None and number > 0 else []
     traces = Traces(curve=session.curve, layers=session.layers, death_layers=death_layers)
-    return Training(result=_result(session, traces, death), traces=traces, seconds=watch.seconds)
+    return Training(
+        network=session.trainer.network,
+        result=_result(session, traces, death),
+        traces=traces,
+        seconds=watch.seconds,
+    )
 
 
 def _result(session: _Session, traces: Traces, death: Death | None) -> Result:

@@ -1,0 +1,209 @@
+"""`sweep --save-weights`: what it stores, what it runs for that, and that it changes nothing else."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from normexp.cli.app import app
+from normexp.config import grid
+from normexp.errors import UserError
+from normexp.plan import Plan
+from normexp.record import Outcome, Status
+from normexp.results import codec, weightfile
+from normexp.results.store import Store
+from normexp.run import RunConfig
+from normexp.sweep import Options, Swept, Work, run_sweep, work_of
+from normexp.training.trainer import Trainer
+from normexp.training.weights import network_from
+
+TINY = {
+    "depth": 1,
+    "width": 8,
+    "hidden": 8,
+    "heads": 2,
+    "vocab": 8,
+    "batch": 4,
+    "steps": 3,
+    "eval_every": 2,
+    "order": 1,
+}
+WEIGHTS = "weights.safetensors"
+
+
+class Silent:
+    """Counts what runs."""
+
+    def begin(self, todo: Any, *, done: int, failed: int, reused: int) -> None:
+        self.told = (len(todo), done, failed, reused)
+
+    def event(self, event: object) -> None:
+        assert getattr(getattr(event, "record", None), "weights", None) is None, "weights are not kept in memory"
+
+    def end(self) -> None:
+        pass
+
+
+def plan(name: str = "tiny", **axes: object) -> Plan:
+    return grid.plan_of(name=name, title="Tiny", groups=[("", {**TINY, "lr": [1e-3, 1e-2], **axes})])
+
+
+def options(out: Path, **rest: Any) -> Options:
+    return Options(out=out, jobs=1, **{"executor": "inline", **rest})
+
+
+def sweep(out: Path, asked: Plan, **rest: Any) -> tuple[Swept, tuple[int, int, int, int]]:
+    listener = Silent()
+    swept = run_sweep(asked, options(out, **rest), listener)
+    return swept, listener.told
+
+
+def work(out: Path, asked: Plan, **rest: Any) -> Work:
+    store = Store(out / asked.folder)
+    return work_of(asked, store, store.records(), options(out, **rest))
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def timeless(path: Path) -> dict[str, Any]:
+    return {**json.loads(path.read_text("utf-8")), "seconds": None}
+
+
+@pytest.mark.parametrize("executor", ["inline", "processes"])
+def test_the_stored_weights_are_those_the_run_ended_with(tmp_path: Path, executor: str) -> None:
+    swept, _ = sweep(tmp_path, plan(lr=1e-2, norm=["ln", "bn"]), executor=executor, save_weights=True)
+    assert len(swept.report.records) == 2
+    for run_id, record in swept.report.records.items():
+        path, data = swept.store.weights(run_id)
+        assert data is not None
+        assert path == swept.store.folder / "runs" / run_id / WEIGHTS
+        config, network = network_from(data, origin="")
+        assert config == record.config
+        trainer = Trainer(config, network)
+        assert trainer.evaluate() == pytest.approx(record.result.final_val_loss, abs=1e-6)
+        assert Trainer(config).evaluate() != pytest.approx(record.result.final_val_loss, abs=1e-3)
+
+
+def test_nothing_else_changes(tmp_path: Path) -> None:
+    (one, _), (other, _) = (sweep(tmp_path / str(save), plan(), save_weights=save) for save in (False, True))
+    without, with_weights = files(one.store.folder), files(other.store.folder)
+    assert [name for name in with_weights if not name.endswith(WEIGHTS)] == without
+    assert len(with_weights) == len(without) + 2
+    for name in without:
+        old, new = one.store.folder / name, other.store.folder / name
+        if name.endswith("run.json"):
+            assert timeless(old) == timeless(new)
+        elif "timings" not in name and name.endswith((".csv", ".md", ".txt", "sweep.yaml")):
+            assert old.read_bytes() == new.read_bytes(), name
+
+
+def test_done_runs_without_weights_run_again_and_only_those(tmp_path: Path) -> None:
+    swept, _ = sweep(tmp_path, plan())
+    assert (work(tmp_path, plan()).done, work(tmp_path, plan()).without_weights) == (2, 0)
+    needed = work(tmp_path, plan(), save_weights=True)
+    assert (len(needed.todo), needed.without_weights, needed.done) == (2, 2, 0)
+    few = work(tmp_path, plan(), save_weights=True, only=("lr=1e-3",))
+    assert (len(few.todo), few.without_weights, few.done, few.skipped) == (1, 1, 1, 0)
+    forced = work(tmp_path, plan(), save_weights=True, force=True)
+    assert (len(forced.todo), forced.without_weights) == (2, 0)
+    assert sweep(tmp_path, plan(), save_weights=True)[1] == (2, 0, 0, 0)
+    assert sweep(tmp_path, plan(), save_weights=True)[1] == (0, 2, 0, 0)
+    first = next(iter(swept.report.records))
+    (swept.store.folder / "runs" / first / WEIGHTS).unlink()
+    assert sweep(tmp_path, plan(), save_weights=True)[1] == (1, 1, 0, 0)
+
+
+def test_a_run_made_again_without_the_option_has_no_weights_of_an_older_one(tmp_path: Path) -> None:
+    swept, _ = sweep(tmp_path, plan(), save_weights=True)
+    assert sweep(tmp_path, plan())[1] == (0, 2, 0, 0)
+    assert all(map(swept.store.has_weights, swept.report.records))
+    sweep(tmp_path, plan(), force=True)
+    assert not any(map(swept.store.has_weights, swept.report.records))
+
+
+def test_weights_come_from_another_sweep_that_has_them(tmp_path: Path) -> None:
+    sweep(tmp_path, plan("a"))
+    other, _ = sweep(tmp_path, plan("b"), save_weights=True)
+    assert sweep(tmp_path, plan("c"))[1] == (0, 0, 0, 2)
+    assert not any(name.endswith(WEIGHTS) for name in files(tmp_path / "c"))
+    for name in ("a", "c", "d"):
+        made, told = sweep(tmp_path, plan(name), save_weights=True)
+        assert told == (0, 0, 0, 2), name
+        for run_id, record in made.report.records.items():
+            assert record.reused_from in ("a", "b")
+            assert made.store.weights(run_id)[1] == other.store.weights(run_id)[1] is not None
+
+
+def test_the_weights_of_a_dead_run_are_a_result_and_of_a_failed_one_there_are_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    swept, _ = sweep(tmp_path, plan(optimizer="sgd", norm="none", lr=1e30), save_weights=True)
+    ((run_id, record),) = swept.report.records.items()
+    assert record.verdict.outcome is Outcome.NONFINITE
+    network_from(swept.store.weights(run_id)[1], origin="")
+
+    def breaks(network: object, config: RunConfig) -> bytes:
+        raise RuntimeError("no weights")
+
+    monkeypatch.setattr("normexp.training.weights.weights_bytes", breaks)
+    failed, _ = sweep(tmp_path, plan("failed", seed=5), save_weights=True)
+    assert {record.status for record in failed.report.records.values()} == {Status.FAILED}
+    assert not any(map(failed.store.has_weights, failed.report.records))
+    assert work(tmp_path, plan("failed", seed=5), save_weights=True).failed == 2
+
+
+def test_weights_are_there_before_the_run_counts_as_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+    write = Store.write.__globals__["write_atomically"]
+
+    def watched(path: Path, content: str | bytes) -> None:
+        written.append(path.name)
+        write(path, content)
+
+    monkeypatch.setitem(Store.write.__globals__, "write_atomically", watched)
+    sweep(tmp_path, plan(lr=1e-2), save_weights=True)
+    assert written.index(WEIGHTS) < written.index("run.json")
+
+
+def test_a_run_record_carries_weights_past_its_json(tmp_path: Path) -> None:
+    swept, _ = sweep(tmp_path, plan(lr=1e-2), save_weights=True)
+    ((run_id, record),) = swept.report.records.items()
+    heavy = replace(record, weights=b"many")
+    assert codec.record_to_json(heavy) == codec.record_to_json(record)
+    swept.store.write(heavy)
+    assert swept.store.weights(run_id)[1] == b"many"
+    assert swept.store.read(run_id).weights is None
+    assert swept.store.strays() == []
+
+
+class TestByRunId:
+    def test_any_sweep_that_has_weights_will_do(self, tmp_path: Path) -> None:
+        sweep(tmp_path, plan("a", lr=1e-2))
+        run_id = next(iter(plan(lr=1e-2).configs))
+        with pytest.raises(UserError, match=r"is stored without weights: run its sweep again with --save-weights"):
+            weightfile.read(tmp_path, run_id)
+        made, _ = sweep(tmp_path, plan("b", lr=1e-2), save_weights=True)
+        expected = made.store.weights(run_id)
+        for name in (run_id, run_id[-8:], str(made.store.folder / "runs" / run_id)):
+            data, origin = weightfile.read(tmp_path, name)
+            assert (origin, data) == (str(expected[0]), expected[1])
+
+    def test_from_sweep_to_converted_weights(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        Path("tiny.yaml").write_text(f"base: {json.dumps({**TINY, 'lr': 0.01})}\n".replace('"', ""))
+        run = CliRunner().invoke
+        assert run(app, ["sweep", "tiny.yaml", "--executor", "inline"]).exit_code == 0
+        told = run(app, ["sweep", "tiny.yaml", "--save-weights", "--dry-run"]).stdout
+        assert "0 done, 0 in other sweeps, 1 to do (1 of them done, but without weights)" in told
+        assert "without weights" not in run(app, ["sweep", "tiny.yaml", "--dry-run"]).stdout
+        assert run(app, ["sweep", "tiny.yaml", "--executor", "inline", "--save-weights"]).exit_code == 0
+        assert run(app, ["convert", "d1-ln-pre", "rms.safetensors", "--to", "rms"]).exit_code == 0
+        config, _ = network_from(Path("rms.safetensors").read_bytes(), origin="")
+        assert config.norm == "rms"
