@@ -99,6 +99,7 @@ class TestTheTables:
         told = made[1]
         assert "At initialization: depth 2, width 8, hidden 8, heads 2, vocab 8, seq_len 6, batch 4, order 1" in told
         assert "seeds 0–1" in told
+        assert "Medians over 2 seeds" in told
         table = told[told.index("Mean cosine between tokens of the stream") :].splitlines()
         assert re.split(r"\s{2,}", table[1].strip()) == ["layer", "pre, ln", "pre, none", "post, ln", "post, none"]
         assert [line.split("  ")[0] for line in table[3:7]] == ["0 (embedding)", "1", "2", "3 (into the head)"]
@@ -124,23 +125,37 @@ def probed(network: str, seed: int, values: Sequence[float], quantity: str = "rm
 class TestViews:
     def test_cells_are_medians_with_lowest_and_highest_where_they_differ(self) -> None:
         found = [probed("a", seed, [1.0, x, y]) for seed, (x, y) in enumerate([(5.0, 1.0), (1.0, 1.01), (2.0, 1.02)])]
-        (wide,) = view.tables(view.profiles(found), seeds=3, spread=True)
-        (narrow,) = view.tables(view.profiles(found), seeds=3, spread=False)
+        (wide,) = view.tables(view.profiles(found), spread=True)
+        (narrow,) = view.tables(view.profiles(found), spread=False)
         assert [row[1] for row in wide.rows] == ["1", "2 (1–5)", "1.01"]
         assert [row[1] for row in narrow.rows] == ["1", "2", "1.01"]
-        assert wide.note == "Median over 3 seeds; in brackets lowest to highest, where more than 5% apart."
+
+    def test_what_cells_are_is_said_of_several_seeds(self) -> None:
+        assert "Medians over 3 seeds; in brackets, " in view.note(3)
+        assert "lowest to highest where more than 5% apart" in view.note(3)
+        assert view.note(1) == ""
+
+    def test_a_part_at_the_end_of_each_network_has_one_row(self) -> None:
+        def at(layer: int, network: str) -> Probed:
+            row = SignalRow(step=0, layer=layer, part="logits", quantity="update", value=layer / 2)
+            return Probed(network=network, config=RunConfig(), rows=[row])
+
+        (table,) = view.tables(view.profiles([at(3, "a"), at(9, "b")], "update"), spread=True)
+        assert table.rows == (("depth + 1", "1.5", "4.5"),)
+        (table,) = view.tables(view.profiles([at(3, "a"), at(3, "b")], "update"), spread=True)
+        assert table.rows == (("3", "1.5", "1.5"),)
 
     def test_what_is_not_finite_counts_as_the_highest(self) -> None:
         nan, inf = math.nan, math.inf
         found = [probed("a", seed, v) for seed, v in enumerate([(nan, nan, 1.0), (1.0, nan, 2.0), (2.0, inf, nan)])]
-        (table,) = view.tables(view.profiles(found), seeds=3, spread=True)
+        (table,) = view.tables(view.profiles(found), spread=True)
         assert [row[1] for row in table.rows] == ["2 (1–nan)", "nan (inf–nan)", "2 (1–nan)"]
         two = [probed("a", seed, v) for seed, v in enumerate([(1.0, 1.0), (2.0, inf)])]
-        assert [row[1] for row in view.tables(view.profiles(two), seeds=2, spread=False)[0].rows] == ["1.5", "inf"]
+        assert [row[1] for row in view.tables(view.profiles(two), spread=False)[0].rows] == ["1.5", "inf"]
 
     def test_many_layers_are_thinned_and_each_network_keeps_its_last(self) -> None:
         found = [probed("deep", 0, [1.0] * 66), probed("shallow", 0, [1.0] * 6)]
-        (table,) = view.tables(view.profiles(found), seeds=1, spread=True)
+        (table,) = view.tables(view.profiles(found), spread=True)
         layers = [row[0] for row in table.rows]
         assert layers == ["0 (embedding)", "4", "5", "9", "18", "27", "36", "45", "54", "63", "64", "65"]
         assert [row[2] for row in table.rows if row[0] in ("5", "9")] == ["1", ""]
@@ -171,6 +186,16 @@ class TestViews:
         zeros = draw("title", view.profiles([probed("a", 0, [0.0, 1.0, 100.0])]))
         assert zeros.axes[0].get_yscale() == "symlog"
         assert render(zeros)["png"][:4] == b"\x89PNG"
+
+    def test_what_is_of_one_layer_is_no_panel_beside_others(self) -> None:
+        run = RunConfig(norm="bn", depth=1, **KEYS_OF_TINY)  # type: ignore[arg-type]
+        shown = view.profiles([Probed(network="one", config=run, rows=inspect(run))])
+        titles = [ax.get_title() for ax in draw("title", shown).axes if ax.axison]
+        assert titles[0] == "RMS of the stream"
+        assert "leak" in {profile.quantity for profile in shown}
+        assert "Change of earlier logits by later tokens" not in titles
+        leak = [profile for profile in shown if profile.quantity == "leak"]
+        assert [ax.get_title() for ax in draw("title", leak).axes] == ["Change of earlier logits by later tokens"]
 
     def test_bands_go_from_lowest_to_highest(self) -> None:
         figure = draw("title", view.profiles([probed("a", seed, [1.0, 2.0 + seed]) for seed in range(3)]))

@@ -145,10 +145,11 @@ def _write(folder: Path, title: str, found: Sequence[Probed], shown: Sequence[Pr
 
 def _show(folder: Path, title: str, found: Sequence[Probed], shown: Sequence[Profile]) -> None:
     from normexp.cli.show import show
+    from normexp.views import probe as view
     from normexp.views.console import Encodable, Uncut
-    from normexp.views.probe import tables
 
     seeds = len({network.config.seed for network in found})
-    wide, narrow = (tables(shown, seeds=seeds, spread=spread) for spread in (True, False))
+    wide, narrow = (view.tables(shown, spread=spread) for spread in (True, False))
     parts = [Uncut(*pair) for pair in zip(wide, narrow, strict=True)]
-    show(Encodable(title, "bold"), *parts, f"Files: {folder}")
+    notes = [Encodable(note)] if (note := view.note(seeds)) else []
+    show(Encodable(title, "bold"), *parts, *notes, f"Files: {folder}")

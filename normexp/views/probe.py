@@ -113,21 +113,34 @@ def _parts_of(quantity: str, found: Iterable[tuple[str, str]]) -> list[tuple[str
     return sorted((key for key in found if key[0] == quantity), key=lambda key: [*PARTS].index(key[1]))
 
 
-def tables(shown: Sequence[Profile], *, seeds: int, spread: bool) -> list[TextTable]:
+def tables(shown: Sequence[Profile], *, spread: bool) -> list[TextTable]:
     """A table a profile: layers by networks; medians over seeds, with lowest and highest where `spread` asks for it."""
-    brackets = f"; in brackets lowest to highest, where more than {VISIBLE:.0%} apart" if spread else ""
-    note = f"Median over {plural(seeds, 'seed')}{brackets}." if seeds > 1 else ""
-    last = len(shown) - 1
-    return [_table(profile, spread, note if at == last else "") for at, profile in enumerate(shown)]
+    return [_table(profile, spread) for profile in shown]
 
 
-def _table(profile: Profile, spread: bool, note: str) -> TextTable:
+def note(seeds: int) -> str:
+    """What the cells of several seeds are."""
+    if seeds == 1:
+        return ""
+    apart = f"lowest to highest where more than {VISIBLE:.0%} apart"
+    return f"Medians over {plural(seeds, 'seed')}; in brackets, in tables with room for it, {apart}."
+
+
+def _table(profile: Profile, spread: bool) -> TextTable:
     networks = list(profile.networks.values())
-    rows = []
-    for layer in _thinned(networks):
-        cells = (_cell(values[layer], spread) if layer in values else "" for values in networks)
-        rows.append((_layer_name(profile, layer), *cells))
-    return TextTable(title=profile.title, header=("layer", *profile.networks), rows=tuple(rows), note=note)
+    if all(len(values) == 1 for values in networks):
+        (*_, only) = (layer for values in networks for layer in values)
+        name = str(only) if profile.layers == [only] else "depth + 1"
+        rows = [(name, *(_cell(cell, spread) for values in networks for cell in values.values()))]
+    else:
+        rows = [
+            (
+                _layer_name(profile, layer),
+                *(_cell(values[layer], spread) if layer in values else "" for values in networks),
+            )
+            for layer in _thinned(networks)
+        ]
+    return TextTable(title=profile.title, header=("layer", *profile.networks), rows=tuple(rows))
 
 
 def _thinned(networks: Sequence[Mapping[int, Spread]]) -> list[int]:

@@ -24,7 +24,11 @@ LOST: dict[str, Any] = {"marker": "X", "markersize": 7, "markeredgecolor": "whit
 
 
 def draw(title: str, shown: Sequence[Profile]) -> Figure:
-    """Medians over seeds with a band from lowest to highest; a cross at the first layer that is not finite."""
+    """Medians over seeds with a band from lowest to highest; a cross at the first layer that is not finite.
+
+    What networks have at one layer alone is left out where there is anything else.
+    """
+    shown = [profile for profile in shown if any(len(values) > 1 for values in profile.networks.values())] or shown
     styles = line_styles(network for profile in shown for network in profile.networks)
     looks = {network: {**style, "markersize": 3} for network, style in styles.items()}
 
