@@ -15,7 +15,7 @@ from normexp.record import Death
 from normexp.run import QK_NORMS, RunConfig
 from normexp.training import train as train_module
 from normexp.training.attention import attention_sizes
-from normexp.training.death import replay
+from normexp.training.death import locate_step, replay
 from normexp.training.modes import kept_statistics, mode_signal
 from normexp.training.probe import Signal, forward_signal, gradient_sizes, rms, signal_rows
 from normexp.training.train import Training, train
@@ -257,3 +257,11 @@ class TestBatchNorm:
         quantities = {(row.part, row.quantity) for row in rows if row.step == 6 and row.layer > 0}
         at_evaluation = {(row.part, row.quantity) for row in train(BN).traces.layers if row.layer > 0}
         assert quantities == at_evaluation
+
+    def test_looking_for_the_bad_tensor_moves_no_statistics(self) -> None:
+        trainer = Trainer(BN)
+        batch = next(trainer.task.batches(0, 4))
+        step = trainer.step(1, batch)
+        counted = trainer.network.final_norm.num_batches_tracked.clone()
+        locate_step(trainer, 1, batch, "loss", step.loss)
+        assert trainer.network.final_norm.num_batches_tracked == counted == 1

@@ -210,6 +210,7 @@ class TestViews:
         (["positon=pre"], "did you mean position?"),
         (["position=pre,pots"], "did you mean post?"),
         (["--quantity", "rsm"], "did you mean rms?"),
+        (["--position", "post"], "write position=post, without dashes"),
         (["name=x"], "a probe has no name: leave it out"),
         (["seed=1", "--seeds", "2"], "seed is given beside --seeds: keep one"),
         (["width=30"], "4 does not divide width 30"),

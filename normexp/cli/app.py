@@ -29,7 +29,7 @@ app.command()(inspect.repro)
 app.command()(models.models)
 app.command()(bench.bench)
 app.command()(convert.convert)
-app.command()(probe.probe)
+app.command(cls=sweep.SweepCommand)(probe.probe)
 
 EXIT_OUTPUT_FAILED = 1
 EXIT_SIGPIPE = 128 + 13

@@ -14,7 +14,7 @@ from normexp.nn.network import layer_of
 from normexp.record import Death, SignalRow
 from normexp.run import RunConfig
 from normexp.tasks import Batch
-from normexp.training.modes import mode_signal
+from normexp.training.modes import kept_statistics, mode_signal
 from normexp.training.probe import forward_signal, gradient_sizes, signal_rows
 from normexp.training.trainer import Trainer
 
@@ -81,7 +81,7 @@ def locate_step(trainer: Trainer, step: int, batch: Batch, bad: str, loss: float
         for name, parameter in trainer.network.named_parameters():
             witness.see("param", name, parameter)
     else:
-        with _watched(trainer.network, witness, gradients=bad == "grad"):
+        with kept_statistics(trainer.network), _watched(trainer.network, witness, gradients=bad == "grad"):
             trainer.backward(batch)
     fallback = ("nan" if loss != loss else "inf", bad, bad)
     return _death(trainer, step, witness.first or fallback)
