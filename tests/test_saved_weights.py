@@ -76,6 +76,11 @@ def timeless(path: Path) -> dict[str, Any]:
     return {**json.loads(path.read_text("utf-8")), "seconds": None}
 
 
+@pytest.fixture(autouse=True)
+def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("normexp.views.report.write_figures", lambda store, report: None)
+
+
 @pytest.mark.parametrize("executor", ["inline", "processes"])
 def test_the_stored_weights_are_those_the_run_ended_with(tmp_path: Path, executor: str) -> None:
     swept, _ = sweep(tmp_path, plan(lr=1e-2, norm=["ln", "bn"]), executor=executor, save_weights=True)
