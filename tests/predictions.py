@@ -36,10 +36,14 @@ def network(position: str, depth: int, seed: int, **keys: Any) -> RunConfig:
     return RunConfig(position=position, depth=depth, seed=seed, **(base | keys))
 
 
-@functools.cache
 def seen(position: str, depth: int, seed: int, **keys: Any) -> Seen:
     """Everything the instrument says of one network; each is built once."""
-    return {(row.part, row.quantity, row.layer): row.value for row in inspect(network(position, depth, seed, **keys))}
+    return _seen(network(position, depth, seed, **keys))
+
+
+@functools.cache
+def _seen(config: RunConfig) -> Seen:
+    return {(row.part, row.quantity, row.layer): row.value for row in inspect(config)}
 
 
 def geometric(values: Iterable[float]) -> float:
@@ -86,7 +90,7 @@ def top_over_bottom(position: str, seed: int, **keys: Any) -> float:
     return geometric(gradients[-3:]) / geometric(gradients[:3])
 
 
-WIDE = {"width": 128, "hidden": 256}
+WIDE, WIDE_SEEDS = {"width": 128, "hidden": 256}, range(6)
 
 
 def first_q_gradients(position: str, depths: Iterable[int] = DEPTHS) -> list[float]:
@@ -116,6 +120,7 @@ def fit_of_line(values: Iterable[float]) -> tuple[float, float]:
     return float(np.polyfit(x, values, 1)[0]), float(np.corrcoef(x, values)[0, 1] ** 2)
 
 
+@functools.cache
 def before_norms(branch: str, seed: int, **keys: Any) -> list[float]:
     """Post, 20 layers: mean square of x + f(x) before the norm after each branch of the name, from layer 2 on.
 
@@ -132,6 +137,7 @@ def before_norms(branch: str, seed: int, **keys: Any) -> list[float]:
     return found
 
 
+@functools.cache
 def skip_factor(branch: str, **keys: Any) -> float:
     """What one norm of Post multiplies the skip path by; mean over layers and seeds."""
     return float(np.mean([value**-0.5 for seed in SEEDS for value in before_norms(branch, seed, **keys)]))
@@ -166,8 +172,3 @@ def rms_statistics(mean: float, std: float) -> tuple[float, float]:
 def largest_output(norm: str) -> float:
     """Of a norm over 64 features, for the input on which it is largest: all but one feature equal to zero."""
     return float(normalized(norm, torch.eye(WIDTH, dtype=torch.float64)).abs().max())
-
-
-def linear_fits() -> list[float]:
-    """R^2 of Pre's mean square against the layer, L = 40 and h = d, for each seed."""
-    return [fit_of_line(mean_squares("pre", 40, seed, hidden=WIDTH))[1] for seed in SEEDS]

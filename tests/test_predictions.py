@@ -6,6 +6,7 @@ found contradicts the paper, the test holds what is found and says so. Papers by
 
 import itertools
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,13 @@ from predictions import (
     UNIT_FFN,
     UNIT_MIXER,
     WIDE,
+    WIDE_SEEDS,
     WIDTH,
     before_norms,
     ffn_share,
     first_q_gradients,
     fit_of_line,
+    geometric,
     largest_output,
     last_w2_gradients,
     log2_growth,
@@ -48,24 +51,25 @@ def expected_square(position: str, depth: int, **keys: Any) -> list[float]:
 
 
 class TestStream:
-    @pytest.mark.parametrize("hidden", [WIDTH, 2 * WIDTH])
-    def test_pre_grows_linearly(self, hidden: int) -> None:
+    @pytest.mark.parametrize(("hidden", "depth"), [(WIDTH, 20), (2 * WIDTH, 40)])
+    def test_pre_grows_linearly(self, hidden: int, depth: int) -> None:
         """2002.04745, Lemma 2: the mean square after layer l is between 1 + l/2 and 1 + 3l/2.
 
         The FFN adds 1/2 where it is as wide as the stream, 2dh / (d + h)^2 = 4/9 at h = 2d; attention, which averages
         values, adds at most 1. Scatter of the embedding: 0.03.
         """
         share = ffn_share(hidden)
-        for layer, value in enumerate(expected_square("pre", 40, hidden=hidden)):
+        for layer, value in enumerate(expected_square("pre", depth, hidden=hidden)):
             assert 1 + share * layer - 0.03 < value < 1 + (1 + share) * layer + 0.03
-        fits = [fit_of_line(mean_squares("pre", 40, seed, hidden=hidden)) for seed in SEEDS]
+        fits = [fit_of_line(mean_squares("pre", depth, seed, hidden=hidden)) for seed in SEEDS]
         assert all(straight > 0.98 for _, straight in fits)
         assert all(share < steepness < 1.1 * (1 + share) for steepness, _ in fits)
 
-    @pytest.mark.parametrize("hidden", [WIDTH, 2 * WIDTH])
-    def test_an_ffn_adds_what_its_shape_says(self, hidden: int) -> None:
+    @pytest.mark.parametrize(("hidden", "depth"), [(WIDTH, 20), (2 * WIDTH, 40)])
+    def test_an_ffn_adds_what_its_shape_says(self, hidden: int, depth: int) -> None:
         """2002.04745, Lemma 2: mean FFN(x)^2 is 1/2 with Xavier weights, relu and h = d; else 2dh / (d + h)^2."""
-        found = [seen("pre", 40, seed, hidden=hidden)["ffn", "rms", n] ** 2 for seed in SEEDS for n in range(1, 41)]
+        networks = [seen("pre", depth, seed, hidden=hidden) for seed in SEEDS]
+        found = [rows["ffn", "rms", layer] ** 2 for rows in networks for layer in range(1, depth + 1)]
         assert np.mean(found) == pytest.approx(ffn_share(hidden), rel=0.05)
 
     def test_post_stays_at_1(self) -> None:
@@ -115,13 +119,15 @@ class TestGradients:
         assert slope(last_w2_gradients("post")) == pytest.approx(0.0, abs=0.2)
         assert spread(times_root(last_w2_gradients("post"))) > 2.5
 
-    @pytest.mark.parametrize("seed", range(4))
-    def test_post_rises_with_the_layer(self, seed: int) -> None:
+    def test_post_rises_with_the_layer(self) -> None:
         """2002.04745, Figure 3a: in Post the gradient of W2 grows with the layer's index.
 
-        So it does at width 128. At width 64 the seed decides: 0.6 to 2 at the top for 1 at the bottom.
+        So it does at width 128, if not in every seed (9 of 10). At width 64 it does not on the average of 12 seeds:
+        from 0.6 to 1.6 in the last layers for 1 in the first.
         """
-        assert 1.1 < top_over_bottom("post", seed, **WIDE) < 3
+        found = [top_over_bottom("post", seed, **WIDE) for seed in WIDE_SEEDS]
+        assert 1.2 < geometric(found) < 3
+        assert min(found) > max(top_over_bottom("pre", seed) for seed in SEEDS)
 
     @pytest.mark.parametrize("seed", SEEDS)
     def test_pre_falls_with_the_layer(self, seed: int) -> None:
@@ -218,11 +224,10 @@ class TestWithoutNorm:
         ("keys", "factors"),
         [
             ({}, (2, 13 / 9)),
-            ({"mixer": "linear"}, (2, 13 / 9)),
             ({"mixer": "linear", "hidden": WIDTH}, (2, 3 / 2)),
             (TORCH, (1 + 1 / 3, 1 + 1 / 18)),
         ],
-        ids=["attention", "matrix", "narrow FFN", "weights of torch"],
+        ids=["attention", "matrix and narrow FFN", "weights of torch"],
     )
     def test_the_stream_grows_exponentially(self, keys: dict[str, Any], factors: tuple[float, float]) -> None:
         grown = [log2_growth(20, seed, **keys) for seed in SEEDS]
@@ -258,4 +263,4 @@ def test_the_table_has_every_claim() -> None:
     lines = table().splitlines()
     assert len(lines) == len(CLAIMS) + 2
     assert {line.count("|") for line in lines} == {5}
-    assert [line for line in lines if "nan" in line] == lines[-1:]
+    assert [line for line in lines if re.search(r"\b(nan|inf)\b", line)] == lines[-1:]
