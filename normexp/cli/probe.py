@@ -115,7 +115,7 @@ def _trained(store: Store, record: RunRecord) -> Trainer:
 @contextmanager
 def _alone(name: str) -> Iterator[None]:
     """One thread, as in training; what torch cannot do is told of the network by its name."""
-    from normexp.training.bench import thread_count
+    from normexp.training.threads import thread_count
 
     try:
         with thread_count(1):

@@ -9,8 +9,7 @@ import platform
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
@@ -106,13 +105,14 @@ def throttled(report: Report) -> Report:
 
 
 def _train(config: RunConfig, report: Report, *, save_weights: bool = False) -> RunRecord:
+    from normexp.training.threads import thread_count
     from normexp.training.train import train
 
     def step(number: int, loss: float, grad_norm: float, rms_by_layer: tuple[float, ...]) -> None:
         report(Progress(config=config, step=number, loss=loss, grad_norm=grad_norm, rms_by_layer=rms_by_layer))
 
     start = time.perf_counter()
-    with _one_thread():
+    with thread_count(THREADS):
         training = train(config, report=step)
         verdict = outcome.judge(training.result, training.traces.evaluations, vocab=config.vocab, steps=config.steps)
         seconds: Mapping[str, float] = {**training.seconds, "total": time.perf_counter() - start}
@@ -132,15 +132,3 @@ def _weights(training: Training, config: RunConfig) -> bytes:
     from normexp.training.weights import weights_bytes
 
     return weights_bytes(training.network, config)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(THREADS)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -11,7 +11,6 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -23,6 +22,7 @@ from normexp.nn.rmsnorm import RMSNorm
 from normexp.run import RunConfig
 from normexp.tasks import Batch
 from normexp.timing import BOTH, FORWARD, STEP, Rounds
+from normexp.training.threads import thread_count
 from normexp.training.trainer import Trainer, parameter_count
 
 EPS = 1e-5
@@ -144,14 +144,3 @@ def _stepper(trainer: Trainer, batches: Iterator[Batch]) -> Callable[[], float]:
         return _seconds(lambda: trainer.step(1, batch), 1)
 
     return step
-
-
-@contextmanager
-def thread_count(threads: int) -> Iterator[None]:
-    """torch with so many threads, and afterwards with as many as before."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -15,8 +15,8 @@ from normexp.nn.network import Network
 from normexp.nn.precision import logits
 from normexp.norms import NORMS
 from normexp.run import RunConfig
-from normexp.training.bench import thread_count
 from normexp.training.fold import Converted, copy_tensors, dropped, folded, to_layer_norm, widened
+from normexp.training.threads import thread_count
 from normexp.training.trainer import Trainer
 
 REPLACED = {"rms": "ln", "ln": "rms"}
