@@ -35,6 +35,7 @@ def bench(
     ] = None,
     steps: Annotated[int, typer.Option(min=0, max=10**5, help="Steps that are timed with each norm; 0: none.")] = 25,
     out: common.Out = common.OUT,
+    plugin: common.Plugins = None,
 ) -> None:
     """Time RMSNorm beside LayerNorm: each norm by itself, and training steps of a network with them."""
     from normexp.cli.show import say, show
