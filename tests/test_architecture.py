@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent / "normexp"
 TORCH_SIDE = {"nn", "training"}
 TORCH_FRONTIER = {"execute.worker", "execute.preload", "cli.bench", "cli.convert", "cli.probe"}
-"""Modules outside of the torch side that import it, inside functions only (worker and commands) or by name (the preload)."""
+"""Modules outside of the torch side that import it, inside functions only (worker, commands) or by name (preload)."""
 TOUCHES_FILES = {
     "config.sweepfile",
     "config.yamlfile",

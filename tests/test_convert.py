@@ -371,7 +371,7 @@ class TestCommand:
         assert code == 0
         rows = [line.split("  ")[0] for line in told.splitlines()]
         assert rows[:2] == ["Norm rms, final norm ln: fold", "weights"]
-        assert rows[3:7] == ["before", "fold", "gains kept, biases dropped", "calibrated, 3 steps"]
+        assert rows[3:7] == ["before", "fold", "biases dropped", "calibrated, 3 steps"]
         assert "Exact: the logits are those of before, up to rounding. The final norm stays LayerNorm" in told
         config, _ = network_from(target.read_bytes(), origin="")
         assert (config.norm, config.final_norm) == ("rms", "ln")

@@ -41,6 +41,7 @@ def convert(
     """LayerNorm weights to RMSNorm or back: exact where theory allows it, else approximate, measured either way."""
     from normexp.cli.show import say, show
     from normexp.config.network import read_network
+    from normexp.interrupt import stoppable
     from normexp.results import weightfile
     from normexp.training.convert import convert as run
     from normexp.training.weights import network_from, weights_bytes
@@ -54,6 +55,7 @@ def convert(
     data, origin = weightfile.read(out, source)
     read, network = network_from(data, origin=origin, config=given)
     say(f"converting {origin}: depth {read.depth}, norm {read.norm}, position {read.position}, mixer {read.mixer}")
-    made = run(network, to.value, final_norm=None if final_norm is None else final_norm.value, calibrate=calibrate)
+    with stoppable():
+        made = run(network, to.value, final_norm=None if final_norm is None else final_norm.value, calibrate=calibrate)
     weightfile.write(target, weights_bytes(made.network, made.config, history=view.history(made, origin)), force=force)
     show(Uncut(view.table(made)), Encodable(view.verdict(made)), f"Weights: {target}")

@@ -76,7 +76,7 @@ def with_norms(network: Network, old: str, new: str, *, keep_final: bool = False
 def dropped(network: Network) -> Converted:
     """RMSNorm with LayerNorm's gains and nothing for its biases."""
     made = with_norms(network, "ln", "rms")
-    return Converted(method="gains kept, biases dropped", network=made, reasons=(ARTICLE,))
+    return Converted(method="biases dropped", network=made, reasons=(ARTICLE,))
 
 
 def to_layer_norm(network: Network) -> Converted:

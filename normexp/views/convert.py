@@ -23,7 +23,7 @@ def table(made: Conversion) -> TextTable:
     """A row for each set of weights: those before, each way of converting, and after calibration."""
     return TextTable(
         title=f"Norm {made.config.norm}, final norm {made.config.final_norm}: {made.method}",
-        header=("weights", "val loss", "max error", "rms error / std", f"max error, {made.config.dtype}"),
+        header=("weights", "val loss", "max error", "rms error / std", f"max, {made.config.dtype}"),
         rows=tuple(_row(row, made.std) for row in made.measured),
         note="Errors are differences of validation logits from those before, in float64 but for the last column; "
         f"std {made.std:.3g} is that of the logits before. Losses in nats, in {made.config.dtype}.",
