@@ -155,6 +155,15 @@ def test_a_config_of_a_giant_is_refused_by_a_short_file() -> None:
         read(with_header(json.dumps(entries).encode()), small(width=2**20, depth=0))
 
 
+def test_a_network_that_cannot_be_made_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(config: RunConfig) -> Network:
+        raise RuntimeError("you tried to allocate 8000000000 bytes")
+
+    monkeypatch.setattr("normexp.training.weights.build", build)
+    with pytest.raises(UserError, match="cannot be made: you tried to allocate 8000000000 bytes"):
+        read(DATA)
+
+
 def test_a_file_from_elsewhere_needs_a_config_and_may_have_16_bits() -> None:
     halves = {name: tensor.bfloat16() for name, tensor in TENSORS.items()}
     data = save(halves)

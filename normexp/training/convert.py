@@ -75,7 +75,10 @@ def convert(network: Network, to: str, *, final_norm: str | None = None, calibra
     if to == "rms" and NORMS.origin(block_norm(config)):
         raise UserError(f"--to rms: what norm {config.norm} of a plugin reads is not known, so nothing can be folded")
     with thread_count(1):
-        measure = _Measure(network)
+        try:
+            measure = _Measure(network)
+        except MemoryError:
+            raise UserError(f"the validation set of seq_len {config.seq_len} does not fit into memory") from None
         made = list(_choices(measure.wide, to, final_norm))
         if made[0].config == measure.wide.config:
             raise UserError(f"nothing to replace: {made[0].remark}: --final-norm rms drops the bias")

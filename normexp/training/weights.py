@@ -81,7 +81,10 @@ def network_from(data: bytes, *, origin: str, config: RunConfig | None = None) -
         tensors = load(data)
     except (SafetensorError, KeyError, OSError, RuntimeError, TypeError, ValueError) as fault:
         raise UserError(f"{origin} is damaged: {_clean(str(fault))}") from fault
-    network = build(config)  # only now is it sure that the file holds as many numbers as the network
+    try:
+        network = build(config)  # only now is it sure that the file holds as many numbers as the network
+    except (MemoryError, RuntimeError) as fault:
+        raise UserError(f"{origin}: the network of its config cannot be made: {_clean(str(fault))}") from fault
     with torch.no_grad():
         for name, tensor in tensors_of(network).items():
             tensor.copy_(tensors[name])
