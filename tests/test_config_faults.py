@@ -35,7 +35,8 @@ FAULTS: list[tuple[str, list[str]]] = [
         "grid: {deph: [4, 8], norm: [rmsnorm], lr: [1e-3]}\nlr: [1e-3]\nbase: {warm-up: 10}\ntrain: {steps: 5}\n",
         [
             "c.yaml:1: grid.deph: unknown key; did you mean depth?",
-            "c.yaml:1: grid.norm, value 1 of 1: 'rmsnorm' is not one of ln, rms, bn, dyt, scale, none; did you mean rms?",
+            "c.yaml:1: grid.norm, value 1 of 1: 'rmsnorm' is not one of "
+            "ln, rms, bn, dyt, scale, none; did you mean rms?",
             "c.yaml:2: lr: lr belongs under base or grid",
             "c.yaml:3: base.warm-up: unknown key; did you mean warmup?",
             "c.yaml:4: train: unknown key; known are name, title, base, grid",
