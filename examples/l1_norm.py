@@ -6,8 +6,7 @@ normexp sweep examples/l1_norm.yaml --plugin examples/l1_norm.py
 import torch
 from torch import Tensor, nn
 
-from normexp.norms import Norm
-from normexp.run import RunConfig
+from normexp.norms import Norm, Reading
 from normexp.schemes import Scale, Scheme, everywhere
 
 
@@ -23,8 +22,8 @@ class L1Norm(nn.Module):
         return self.weight * x / (x.abs().mean(-1, keepdim=True) + self.eps)
 
 
-def l1_norm(width: int, run: RunConfig) -> nn.Module:
-    """A fresh norm over `width` features; any key of the run may be read."""
+def l1_norm(width: int, run: Reading) -> nn.Module:
+    """A fresh norm over `width` features; of the run it reads eps, and with Norm(keys=...) any other key."""
     return L1Norm(width, run.eps)
 
 

@@ -1,12 +1,15 @@
-"""When a key changes the numbers of a run: the predicates that the key table names, each with its words."""
+"""When a key changes the numbers of a run: the predicates that the key table names, each with its words.
+
+A key matters, besides, wherever a row in use declares that it reads it (`keys_of_rows`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from normexp.norms import NORMS
-from normexp.schemes import SCHEMES
+from normexp.norms import NORMS, Norm
+from normexp.schemes import SCHEMES, Scheme
 
 if TYPE_CHECKING:
     from normexp.run import RunConfig
@@ -24,7 +27,9 @@ def attends(run: RunConfig) -> bool:
 
 def block_norm(run: RunConfig) -> str:
     """The norm that stands in the blocks: none, too, where the scheme opens no door."""
-    return run.norm if run.depth > 0 and SCHEMES[run.position].opens_a_door(run.depth) else "none"
+    if run.norm == "none" or run.depth == 0 or not SCHEMES[run.position].opens_a_door(run):
+        return "none"
+    return run.norm
 
 
 def norms_in_use(run: RunConfig) -> set[str]:
@@ -40,27 +45,23 @@ def _normalizes(run: RunConfig) -> bool:
     return bool(norms_in_use(run)) or _qk_normalizes(run)
 
 
-def _uses_eps(run: RunConfig) -> bool:
-    return any(NORMS[name].uses_eps for name in norms_in_use(run)) or _qk_normalizes(run)
+def keys_of_rows(run: RunConfig) -> frozenset[str]:
+    """What the rows of the run's norms and scheme read of it."""
+    rows: list[Norm | Scheme] = [NORMS[name] for name in norms_in_use(run)]
+    rows += [SCHEMES[run.position]] if run.depth > 0 else []
+    return frozenset[str]().union(*(row.keys for row in rows))
 
 
 def _rounds_norms(run: RunConfig) -> bool:
     return run.dtype != "float32" and _normalizes(run)
 
 
-def _scheme_reads(key: str) -> Mapping[str, Any]:
-    def matters(run: RunConfig) -> bool:
-        return block_norm(run) != "none" and key in SCHEMES[run.position].keys
-
-    return {"matters": matters}
-
-
 BLOCKS: Mapping[str, Any] = {"matters": has_blocks, "matters_when": "depth > 0"}
 ATTENTION: Mapping[str, Any] = {"matters": attends, "matters_when": "mixer: attention"}
-EPS: Mapping[str, Any] = {"matters": _uses_eps, "matters_when": "a norm with statistics is anywhere"}
-DYT: Mapping[str, Any] = {"matters": lambda run: "dyt" in norms_in_use(run), "matters_when": "dyt is anywhere"}
+EPS: Mapping[str, Any] = {"matters": _qk_normalizes, "matters_when": "a norm with statistics is anywhere"}
+DYT: Mapping[str, Any] = {"matters": lambda run: False, "matters_when": "dyt is anywhere"}
 NORM_DTYPE: Mapping[str, Any] = {"matters": _rounds_norms, "matters_when": "a norm is anywhere, dtype of 16 bits"}
-POST_SHARE: Mapping[str, Any] = {**_scheme_reads("post_share"), "matters_when": "position: mix"}
+POST_SHARE: Mapping[str, Any] = {"matters": lambda run: False, "matters_when": "position: mix"}
 ADAM: Mapping[str, Any] = {
     "matters": lambda run: run.optimizer in ("adam", "adamw"),
     "matters_when": "optimizer: adam, adamw",

@@ -14,6 +14,7 @@ from normexp.errors import UserError
 
 FILE = Path(__file__).with_name("models.yaml")
 CELLS = ("year", "norm", "position", "qk_norm", "final_norm", "eps")
+DEFAULT_EPS = "1e-5"
 FIELDS = {"model", *CELLS, "checked", "but", "transformers", "sources", "keys", "no_keys", "remark"}
 TRANSFORMERS = "transformers 5.24.0"
 """The release whose files a row's `transformers` names."""
@@ -50,8 +51,15 @@ class Model:
 
     @property
     def command_line(self) -> str:
-        """The keys as `normexp sweep` takes them; empty where there are none."""
+        """The keys of the block as `normexp sweep` takes them, but for eps; empty where there are none."""
         return " ".join(f"{key}={value}" for key, value in self.keys.items())
+
+    @property
+    def complete_command_line(self) -> str:
+        """The same with eps, where it is not the default."""
+        eps = self.cells["eps"].text
+        more = f" eps={eps}" if self.keys and eps not in ("", DEFAULT_EPS) else ""
+        return self.command_line + more
 
     def words(self, cell: str) -> set[str]:
         """What a filter on a cell compares with: its text and normexp's word for it."""

@@ -15,18 +15,32 @@ if TYPE_CHECKING:
     from normexp.run import RunConfig
 
 
+class Reading:
+    """A run of which the declared keys alone can be read. Raises AttributeError for any other."""
+
+    def __init__(self, run: RunConfig, keys: frozenset[str]) -> None:
+        self._values = {key: getattr(run, key) for key in keys}
+
+    def __getattr__(self, key: str) -> Any:
+        try:
+            return self.__dict__["_values"][key]
+        except KeyError:
+            raise AttributeError(f"reads the key {key!r}: name it in keys=frozenset({{{key!r}}})") from None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Norm:
-    """A row. `causal`: the output at a token depends on that token alone. `uses_eps`: the key `eps` has a meaning.
+    """A row. `causal`: the output at a token depends on that token alone. `keys`: what it reads of a run.
 
-    `make(width, run)` gives a fresh torch module over the last axis, of `width` features; only plugins set it.
+    `make(width, run)` gives a fresh torch module over the last axis, of `width` features; only plugins set it. Of the
+    run it can read the declared keys alone, since a run's identity rests on them.
     """
 
     help: str
     source: str
     causal: bool = True
-    uses_eps: bool = True
-    make: Callable[[int, RunConfig], Any] | None = None
+    keys: frozenset[str] = frozenset({"eps"})
+    make: Callable[[int, Reading], Any] | None = None
 
 
 NORMS: Registry[Norm] = Registry(
@@ -48,7 +62,7 @@ NORMS: Registry[Norm] = Registry(
         "dyt": Norm(
             help="g tanh(a x) + b, one learned a from dyt_alpha; no statistics",
             source="Zhu et al. 2025, arXiv 2503.10622; jiachenzhu/DyT, dynamic_tanh.py",
-            uses_eps=False,
+            keys=frozenset({"dyt_alpha"}),
         ),
         "scale": Norm(
             help="g x / sqrt(|x|^2 + d eps), one learned scalar g from sqrt(d)",

@@ -2,7 +2,8 @@
 
 A plugin is a file with a table NORMS (name to `normexp.norms.Norm`, with `make`), a table SCHEMES (name to
 `normexp.schemes.Scheme`), or both. Its text travels to every worker, and its hash is part of the id of each run that
-uses one of its rows. It is run as a program of the user's own: only files named by the user are ever loaded.
+uses one of its rows; what it imports is not. It is run as a program of the user's own: only files named by the user are
+ever loaded.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ import math
 import sys
 import traceback
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from normexp.errors import UserError
-from normexp.norms import NORMS, Norm
+from normexp.norms import NORMS, Norm, Reading
 from normexp.registry import Registry
-from normexp.run import RunConfig
-from normexp.schemes import DOORS, SCHEMES, Scheme, sites
+from normexp.run import INTERACTING, KEYS, RunConfig
+from normexp.schemes import DOORS, ROLES, SCHEMES, Scale, Scheme
 
 TRIED_DEPTHS = (1, 3, 20)
 TRIED_WIDTH = 8
@@ -85,13 +86,15 @@ def add(plugin: Plugin) -> None:
 @contextmanager
 def using(plugin: Plugin) -> Iterator[None]:
     """The plugin's rows are there while this is open: for tests and notebooks. Raises UserError, see `add`."""
+    known = plugin.digest in _loaded
     add(plugin)
     try:
         yield
     finally:
-        for table in (NORMS, SCHEMES):
-            table.remove(plugin.digest)
-        del _loaded[plugin.digest]
+        if not known:
+            for table in (NORMS, SCHEMES):
+                table.remove(plugin.digest)
+            del _loaded[plugin.digest]
 
 
 def _run(plugin: Plugin) -> types.ModuleType:
@@ -101,8 +104,10 @@ def _run(plugin: Plugin) -> types.ModuleType:
     try:
         exec(compile(plugin.text, plugin.path, "exec"), module.__dict__)
     except SyntaxError as fault:
-        raise UserError(f"{fault.filename or plugin.path}:{fault.lineno}: {fault.msg}") from fault
+        line = f":{fault.lineno}" if fault.lineno else ""
+        raise UserError(f"{fault.filename or plugin.path}{line}: {fault.msg}") from fault
     except (Exception, SystemExit) as fault:
+        del sys.modules[module.__name__]
         raise UserError(_told(plugin, fault)) from fault
     return module
 
@@ -111,6 +116,12 @@ def _told(plugin: Plugin, fault: BaseException) -> str:
     """`file:line: Type: message`, the line being the last one in the plugin itself."""
     lines = [frame.lineno for frame in traceback.extract_tb(fault.__traceback__) if frame.filename == plugin.path]
     return f"{plugin.path}{f':{lines[-1]}' if lines else ''}: {type(fault).__name__}: {fault}"
+
+
+def blamed(fault: BaseException) -> str:
+    """`file:line: Type: message` where a fault came out of a loaded plugin; empty for any other."""
+    frames = traceback.extract_tb(fault.__traceback__)
+    return next((_told(p, fault) for p in loaded() if any(frame.filename == p.path for frame in frames)), "")
 
 
 def _rows(plugin: Plugin, module: types.ModuleType, attribute: str, kind: type) -> Iterator[tuple[str, Any]]:
@@ -134,24 +145,45 @@ def _faults(plugin: Plugin, table: Registry[Any], name: str, row: Any) -> Iterat
             check()
         except ValueError as fault:
             yield f"{table.noun} {name!r}: {fault}"
-        except Exception as fault:
+        except (Exception, SystemExit) as fault:
             yield f"{table.noun} {name!r}: {_told(plugin, fault)}"
 
 
 def _try_norm(row: Norm) -> None:
+    _check_keys(row.keys, KEYS)
     if row.make is None:
         raise ValueError("its row has no make: write Norm(make=lambda width, run: ..., help=..., source=...)")
-    module = row.make(TRIED_WIDTH, RunConfig())
+    module = row.make(TRIED_WIDTH, Reading(RunConfig(), row.keys))
     if not hasattr(module, "named_parameters"):
         raise ValueError(f"make gave a {type(module).__name__}, not a torch.nn.Module")
+    x = sys.modules["torch"].ones(2, 3, TRIED_WIDTH)  # loaded, since the module is of it
+    y = module(x)
+    if getattr(y, "shape", None) != x.shape:
+        given = tuple(y.shape) if hasattr(y, "shape") else type(y).__name__
+        raise ValueError(f"its module gave {given} for an input {tuple(x.shape)}: write a norm that keeps the shape")
 
 
 def _try_scheme(row: Scheme) -> None:
+    _check_keys(row.keys, INTERACTING)
+    strange = [name for name, scale in row.scales("ffn").items() if not isinstance(scale, Scale)]
+    strange += [f"gains of {role!r}" for role in row.gains if role not in ROLES]
+    if strange:
+        raise ValueError(f"{', '.join(strange)}: write scales as Scale(...), and gains of {', '.join(ROLES)}")
     for depth in TRIED_DEPTHS:
-        for site in sites(depth):
-            unknown = sorted(set(row.doors(site)) - set(DOORS))
+        for site in row.sites(RunConfig(depth=depth)):
+            try:
+                doors, constants = row.doors(site), row.constants(site)
+            except KeyError as fault:
+                raise ValueError(f"reads the key {fault}: name it in keys=frozenset({{{fault}}})") from fault
+            unknown = sorted(set(doors) - set(DOORS))
             if unknown:
                 raise ValueError(f"opens {', '.join(map(str, unknown))}: doors are {', '.join(DOORS)}")
-            for constant, value in row.constants(site).items():
+            for constant, value in constants.items():
                 if not isinstance(value, int | float) or not math.isfinite(value):
                     raise ValueError(f"{constant} is {value!r} at {site}: write a finite number")
+
+
+def _check_keys(keys: Iterable[str], known: Iterable[str]) -> None:
+    unknown = sorted(set(keys) - set(known))
+    if unknown:
+        raise ValueError(f"keys: {', '.join(map(str, unknown))}: it may read {', '.join(known)}")

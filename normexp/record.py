@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from normexp.numerics import numerics
 from normexp.run import RunConfig
 
-NUMERICS = 2
-"""Raised when the same config gives other numbers than before; older records are then stale."""
+TODAY = -1
+"""As the numerics of a record: those of this program."""
 
 
 class Status(StrEnum):
@@ -158,8 +159,12 @@ class RunRecord:
     weights: bytes | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     environment: Mapping[str, str | int] = field(default_factory=dict)
-    numerics: int = NUMERICS
+    numerics: int = TODAY
     reused_from: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.numerics == TODAY:
+            object.__setattr__(self, "numerics", numerics(self.config))
 
     @property
     def run_id(self) -> str:
@@ -174,4 +179,4 @@ class RunRecord:
     @property
     def stale(self) -> bool:
         """Made by a program whose numbers differ from today's."""
-        return self.numerics < NUMERICS
+        return self.numerics < numerics(self.config)

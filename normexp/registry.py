@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 Row = TypeVar("Row")
 
-NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+NAME = re.compile(r"[a-z][a-z0-9_]{0,31}\Z")
 RESERVED = ("none", "auto")
 """Words that a key understands by itself."""
 
@@ -37,7 +37,7 @@ class Registry(Mapping[str, Row], Generic[Row]):
     def check(self, name: str, origin: str) -> None:
         """Raise ValueError where `origin` may not add a row of this name."""
         if not NAME.match(name) or name in RESERVED:
-            raise ValueError(f"a name is small letters, digits and _, and none of {', '.join(RESERVED)}")
+            raise ValueError(f"a name is up to 32 small letters, digits and _, and none of {', '.join(RESERVED)}")
         if name in self._rows and self.origin(name) != origin:
             raise ValueError("is there already: choose another name")
 

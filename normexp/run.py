@@ -13,9 +13,20 @@ from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from normexp.keys import Key, Value
-from normexp.matters import ADAM, ATTENTION, BLOCKS, DYT, EPS, NORM_DTYPE, POST_SHARE, attends, block_norm
+from normexp.matters import (
+    ADAM,
+    ATTENTION,
+    BLOCKS,
+    DYT,
+    EPS,
+    NORM_DTYPE,
+    POST_SHARE,
+    attends,
+    block_norm,
+    keys_of_rows,
+)
 from normexp.norms import NORMS
-from normexp.schemes import SCHEMES, without_norm
+from normexp.schemes import SCHEMES, first_like
 
 MIXERS = ("attention", "mean", "linear")
 TASKS = ("markov", "lookups")
@@ -59,8 +70,10 @@ class RunConfig:
         interacting=True,
         **BLOCKS,
     )
-    post_share: float = _key(0.25, "share of the layers, from the first, that are Post", low=0, high=1, **POST_SHARE)
-    residual: bool = _key(True, "add the skip path to each branch", **BLOCKS)
+    post_share: float = _key(
+        0.25, "share of the layers, from the first, that are Post", low=0, high=1, interacting=True, **POST_SHARE
+    )
+    residual: bool = _key(True, "add the skip path to each branch", interacting=True, **BLOCKS)
     final_norm: str = _key(
         "auto",
         "the norm before the head; auto: as the scheme needs, none without a norm",
@@ -177,12 +190,25 @@ class RunConfig:
 
     def canonical(self) -> RunConfig:
         """The same training with every key that does not matter at its neutral value."""
+        run = self._in_first_words()
+        mattering = run.mattering()
         values: dict[str, Any] = {
-            name: key.canonical(getattr(self, name), key.matters(self)) for name, key in KEYS.items()
+            name: key.canonical(getattr(run, name), name in mattering) for name, key in KEYS.items()
         }
-        if self.depth > 0 and block_norm(self) == "none":
-            values |= {"norm": "none", "position": without_norm(self.position, self.depth)}
         return RunConfig(**values)
+
+    def mattering(self) -> frozenset[str]:
+        """The keys that change the numbers: by the table, or because a row in use reads them."""
+        return keys_of_rows(self) | {name for name, key in KEYS.items() if key.matters(self)}
+
+    def _in_first_words(self) -> RunConfig:
+        """The same blocks as the first scheme of the table that makes them, with norm none where no door is open."""
+        if self.depth == 0:
+            return self
+        norm = block_norm(self)
+        bare = self if norm == self.norm else dataclasses.replace(self, norm=norm)
+        position = first_like(bare)
+        return bare if position == bare.position else dataclasses.replace(bare, position=position)
 
     def identity(self) -> dict[str, Value]:
         """What the run's id is made of: canonical keys that differ from their neutral value, and `plugins`, if any."""

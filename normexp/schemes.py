@@ -7,17 +7,22 @@ A block is two branches (mixer, then FFN). Each branch of layer l of L (counted 
 with two doors inside f: `qkv` on queries, keys and values (attention alone has it), and `within`, before its last
 matrix; x_block, the block's own input, reaches the FFN's branch only. A door holds a norm or nothing; a scale is a
 constant of the site, or learned from a start value. A scheme is one row: nothing else in the program asks for a
-scheme by name.
+scheme by name. What a row reads of a run besides its depth it declares in `keys`, and finds in `site.values`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
+from normexp.keys import Value
 from normexp.registry import Registry
+
+if TYPE_CHECKING:
+    from normexp.run import RunConfig
 
 DOORS = ("before", "qkv", "within", "output", "after")
 ROLES = ("q", "k", "v", "out", "fc1", "fc2")
@@ -27,12 +32,12 @@ BRANCHES = ("mixer", "ffn")
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a branch stands: layer 1 to depth, mixer or ffn; `post_share` is the key of that name."""
+    """Where a branch stands: layer 1 to depth, mixer or ffn; `values` has the keys that its scheme declares."""
 
     layer: int
     depth: int
     branch: str = "mixer"
-    post_share: float = 0.25
+    values: Mapping[str, Value] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,7 @@ def by_branch(*, mixer: tuple[str, ...] = (), ffn: tuple[str, ...] = ()) -> Door
 class Scheme:
     """A row: the doors of each site, four scales, an init gain per role, and whether the head needs a norm.
 
-    `keys` are the keys of a run that the row's functions read besides depth.
+    `keys` are those of a run that the row's functions read, apart from depth; they may be any of `run.INTERACTING`.
     """
 
     doors: Doors
@@ -84,43 +89,54 @@ class Scheme:
     gains: Mapping[str, Callable[[int], float]] = field(default_factory=lambda: MappingProxyType({}))
     keys: frozenset[str] = frozenset()
 
-    @property
-    def scales(self) -> dict[str, Scale]:
-        """The four scales by name."""
-        return {"skip": self.skip, "branch_in": self.branch_in, "branch_out": self.branch_out, "bottom": self.bottom}
+    def scales(self, branch: str) -> dict[str, Scale]:
+        """The four scales of a branch by name."""
+        bottom = self.bottom if branch == "ffn" else ZERO
+        return {"skip": self.skip, "branch_in": self.branch_in, "branch_out": self.branch_out, "bottom": bottom}
 
     def gain(self, role: str, depth: int) -> float:
         """The factor on the initial weights of a role's matrix."""
         return self.gains[role](depth) if role in self.gains else 1.0
 
+    def site(self, run: RunConfig, layer: int, branch: str) -> Site:
+        """A branch of a run's network, with the values that this scheme may read."""
+        return Site(layer, run.depth, branch, MappingProxyType({key: getattr(run, key) for key in self.keys}))
+
+    def sites(self, run: RunConfig) -> Iterator[Site]:
+        """Every branch of a run's network, in order."""
+        return (self.site(run, layer, branch) for layer in range(1, run.depth + 1) for branch in BRANCHES)
+
     def constants(self, site: Site) -> dict[str, float]:
         """Every scale of a site and every gain, by name."""
-        numbers = {name: scale.value(site) for name, scale in self.scales.items()}
+        numbers = {name: scale.value(site) for name, scale in self.scales(site.branch).items()}
         return numbers | {f"gain_{role}": self.gain(role, site.depth) for role in ROLES}
 
-    def opens_a_door(self, depth: int) -> bool:
-        """Whether any branch has a place for a norm."""
-        return any(self.doors(site) for site in sites(depth))
+    def open_doors(self, run: RunConfig, site: Site) -> frozenset[str]:
+        """The doors that a branch has: `qkv` is there in attention alone."""
+        attends = site.branch == "mixer" and run.mixer == "attention"
+        return self.doors(site) if attends else self.doors(site) - {"qkv"}
 
-    def skeleton(self, depth: int) -> tuple[object, ...]:
-        """What is left of the scheme when no door holds a norm; schemes with equal skeletons are then one."""
-        learned = [(scale.learned, scale.learned and scale.shared) for scale in self.scales.values()]
-        return (*learned, *(tuple(self.constants(site).values()) for site in sites(depth)))
+    def opens_a_door(self, run: RunConfig) -> bool:
+        """Whether any branch of the run's network has a place for a norm."""
+        return any(self.open_doors(run, site) for site in self.sites(run))
 
-    def same_skeleton(self, other: Scheme, depth: int) -> bool:
-        """Whether the two are one network when no door holds a norm."""
-        if (self.scales, dict(self.gains)) == (other.scales, dict(other.gains)):
-            return True  # the same functions: no need to ask each layer
-        return self.skeleton(depth) == other.skeleton(depth)
+    def same_network(self, other: Scheme, run: RunConfig) -> bool:
+        """Whether the blocks of the run's network are those that it would have under the other scheme."""
+        pairs = zip(self._structure(run), other._structure(run), strict=True)
+        return self is other or all(one == two for one, two in pairs)
 
-
-def sites(depth: int, post_share: float = 0.25) -> list[Site]:
-    """Every branch of a network, in order."""
-    return [Site(layer, depth, branch, post_share) for layer in range(1, depth + 1) for branch in BRANCHES]
+    def _structure(self, run: RunConfig) -> Iterator[object]:
+        """What a network has of the scheme, branch by branch: without a norm, no doors; without residual, no skips."""
+        for site in self.sites(run):
+            doors = self.open_doors(run, site) if run.norm != "none" else frozenset()
+            scales = [(s.value(site), s.learned, s.learned and s.shared) for s in self.scales(site.branch).values()]
+            skip, branch_in, branch_out, bottom = scales
+            skips = (skip, bottom) if run.residual else ()
+            yield doors, skips, branch_in, branch_out, [self.gain(role, run.depth) for role in ROLES]
 
 
 def _post_then_pre(site: Site) -> frozenset[str]:
-    post_layers = math.floor(site.post_share * site.depth + 1e-9)  # 0.29 * 100 is 28.999999999999996
+    post_layers = math.floor(float(site.values["post_share"]) * site.depth + 1e-9)  # 0.29 * 100 is 28.999999999999996
     return frozenset({"after" if site.layer <= post_layers else "before"})
 
 
@@ -226,7 +242,7 @@ SCHEMES: Registry[Scheme] = Registry(
 """Name to row."""
 
 
-def without_norm(position: str, depth: int) -> str:
-    """The first scheme of the table that is the same network as `position` when there is no norm."""
-    scheme = SCHEMES[position]
-    return next(name for name, other in SCHEMES.items() if other.same_skeleton(scheme, depth))
+def first_like(run: RunConfig) -> str:
+    """The first scheme of the table that makes the same network of the run as its own does."""
+    scheme = SCHEMES[run.position]
+    return next(name for name, other in SCHEMES.items() if other.same_network(scheme, run))

@@ -43,6 +43,7 @@ class Here:
     depth: int
     branch: str
     alpha: Tensor | None
+    run: RunConfig
 
     def pre(self) -> Tensor:
         return self.x + self.f(self.at("before", self.x))
@@ -59,7 +60,7 @@ SCHEMES: Mapping[str, Callable[[Here], Tensor]] = {
     "deepnorm": lambda h: h.post(math.sqrt(math.sqrt(2 * h.depth))),
     "glm": lambda h: h.post(math.sqrt(2 * h.depth)),
     "lns": lambda h: h.x + h.f(h.at("before", h.x) / math.sqrt(h.layer)),
-    "mix": lambda h: h.post() if h.layer <= h.depth // 4 else h.pre(),
+    "mix": lambda h: h.post() if h.layer <= h.run.post_share * h.depth else h.pre(),
     "rezero": lambda h: h.x + h.alpha * h.f(h.x),
     "subln": Here.pre,
     "residual_scaled": lambda h: h.x + h.f(h.at("before", h.x)) / math.sqrt(2 * h.depth),
@@ -80,7 +81,8 @@ def query_key(run: RunConfig, parameters: Parameters, name: str, x_bthk: Tensor)
         whole = norm("rms", parameters, f"{name}.norm", x_bthk.flatten(2), run.eps)
         return whole.view_as(x_bthk)
     if run.qk_norm == "l2":
-        unit = x_bthk / ((x_bthk * x_bthk).sum(-1, keepdim=True) + run.eps).sqrt()
+        length = (x_bthk * x_bthk).sum(-1, keepdim=True) + x_bthk.shape[-1] * run.eps
+        unit = x_bthk / length.sqrt()
         return unit * parameters.get(f"{name}.gain", torch.ones(()))
     return norm(run.qk_norm, parameters, name, x_bthk, run.eps)
 
@@ -134,6 +136,7 @@ def logits(run: RunConfig, parameters: Parameters, tokens: Tensor) -> Tensor:
                 layer=layer,
                 depth=run.depth,
                 branch=branch,
+                run=run,
                 alpha=parameters.get(f"blocks.{layer}.mixer.branch_out.factor"),
             )
             x = SCHEMES[run.position](here)

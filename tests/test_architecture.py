@@ -21,6 +21,7 @@ TOUCHES_FILES = {
     "results.atomic",
     "results.lock",
     "results.weightfile",
+    "results.wholeness",
     "views.tables",
     "plugins",
     "reference",

@@ -247,7 +247,7 @@ class TestViews:
         curve.write_text("\n".join(lines) + "\n")
         done = run("repro", name, cwd=tmp_path)
         assert done.returncode == 1
-        assert "differs first at step 2: stored loss 9.5" in done.stdout
+        assert "differs first at step 2: stored train_loss 9.5" in done.stdout
 
     def test_schemes_shows_every_row(self, tmp_path: Path) -> None:
         from normexp.schemes import SCHEMES
@@ -311,7 +311,7 @@ def gone(pids: list[int], seconds: float) -> bool:
 class TestStopping:
     """Long runs, two at a time, and one finished: then a signal to the driver, or to its whole group."""
 
-    STOP_SECONDS = 3.0
+    STOP_SECONDS = 30.0
 
     @pytest.fixture
     def driver(self, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:

@@ -407,7 +407,7 @@ class TestCommand:
             (("d9-nothing", "{new}", "--to", "rms", "--out", "{folder}"), "d9-nothing: no run of that id"),
             (("{net}", "{new}", "--to", "rms", "--config", "dpeth=3"), "unknown key 'dpeth'; did you mean depth"),
             (("{net}", "{new}", "--to", "rms", "--config", "depth=3,4"), "one network has one value"),
-            (("{net}", "{new}", "--to", "rms", "--config", "depth=3"), "embedding.weight has shape 11×16"),
+            (("{net}", "{new}", "--to", "rms", "--config", "depth=3"), "is of a network with depth=2, not 3"),
             (("{net}", "{new}", "--to", "rms", "--config", "{folder}/no.yaml"), "no.yaml"),
             (("{net}", "{new}", "--to", "rms", "--config", "{folder}/two.yaml"), "has 2 runs: choose one"),
             (("{net}", "{new}", "--to", "rms", "--config", "heads=3"), "heads: 3 does not divide width 64"),

@@ -179,8 +179,29 @@ def test_gains_reach_the_weights_of_their_roles(position: str) -> None:
 
 @pytest.mark.parametrize(("depth", "share", "post"), [(12, 0.25, 3), (24, 0.25, 6), (20, 0.0, 0), (100, 0.29, 29)])
 def test_mix_has_post_in_its_first_layers(depth: int, share: float, post: int) -> None:
-    doors = [SCHEMES["mix"].doors(Site(layer, depth, "mixer", share)) for layer in range(1, depth + 1)]
-    assert doors == [{"after"}] * post + [{"before"}] * (depth - post)
+    scheme = SCHEMES["mix"]
+    doors = [scheme.doors(site) for site in scheme.sites(RunConfig(depth=depth, post_share=share))]
+    assert doors == [{"after"}] * 2 * post + [{"before"}] * 2 * (depth - post)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_post_share_reaches_the_network(share: float) -> None:
+    run = small("mean", "mix", "ln", post_share=share)
+    network = shuffled(build(run))
+    expected = formulas.logits(run, parameters_of(network), tokens())
+    assert (network(tokens()) - expected).abs().max() <= 1e-11 * (1 + expected.abs().max())
+
+
+def test_dyt_alpha_reaches_the_network() -> None:
+    network = build(small("attention", "sandwich", "dyt", dyt_alpha=2.0))
+    alphas = [parameter.item() for name, parameter in network.named_parameters() if name.endswith("alpha")]
+    assert alphas == [2.0] * 17
+
+
+def test_only_the_ffn_reads_the_blocks_input() -> None:
+    block = build(small("attention", "b2t", "ln")).blocks["1"]
+    assert block.mixer.bottom is None
+    assert block.ffn.bottom is not None
 
 
 def test_rezero_starts_as_its_embedding_and_has_one_scalar_a_layer() -> None:

@@ -71,7 +71,7 @@ class TestRepro:
         other = with_curve(NEAR, rows)
         found = repro.compare(NEAR.traces.curve, other.traces.curve)
         assert found.first_difference == 7
-        assert repro.verdict(NEAR, other)[0].startswith("differs first at step 7: stored loss ")
+        assert repro.verdict(NEAR, other)[0].startswith("differs first at step 7: stored train_loss ")
         assert not repro.identical(NEAR, other)
 
     def test_a_curve_that_ends_early_differs(self) -> None:

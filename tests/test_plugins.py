@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,11 @@ from normexp.errors import UserError
 from normexp.norms import NORMS
 from normexp.plugins import Plugin
 from normexp.registry import Registry
+from normexp.run import RunConfig
 from normexp.schemes import SCHEMES
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "l1_norm.py"
-TINY = "width: 8, hidden: 8, heads: 2, vocab: 8, order: 1, depth: 1, steps: 3, batch: 4"
+TINY = "width: 8, hidden: 8, heads: 2, vocab: 8, order: 1, depth: 2, steps: 3, batch: 4"
 
 
 def normexp(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -64,7 +66,7 @@ class TestEverywhere:
         changed = normexp("sweep", sweep, "--plugin", plugin, "--dry-run", cwd=tmp_path)
         assert "3 to do" in changed.stdout, changed.stdout + changed.stderr
         told = normexp("report", folder, "--plugin", plugin, cwd=tmp_path)
-        assert "its plugin has changed" in told.stderr
+        assert "made with another version of its plugin: give that one with --plugin" in told.stderr
 
     def test_unknown_without_the_plugin(self, sweep: Path, tmp_path: Path) -> None:
         done = normexp("sweep", sweep, cwd=tmp_path)
@@ -105,8 +107,30 @@ BAD = {
     "from normexp.norms import Norm\nNORMS = {'a': Norm(help='', source='')}": "norm 'a': its row has no make",
     "from normexp.norms import Norm\nNORMS = {'a': Norm(help='', source='', make=lambda w, r: 3)}": "make gave a int",
     "from normexp.norms import Norm\nNORMS = {'a': Norm(help='', source='', make=lambda w: 3)}": "norm 'a': x.py: Typ",
+    "from normexp.norms import Norm\nNORMS = {'a': Norm(help='', source='', make=lambda w, r: r.heads)}": (
+        "norm 'a': x.py:2: AttributeError: reads the key 'heads': name it in keys"
+    ),
+    "from normexp.norms import Norm\nNORMS = {'a': Norm(help='', source='', keys={'head'}, make=print)}": (
+        "norm 'a': keys: head: it may read depth, norm"
+    ),
+    "from normexp.schemes import *\n"
+    "SCHEMES = {'s': Scheme(doors=lambda s: s.values['lr'], final_norm=False, help='', source='')}": (
+        "scheme 's': reads the key 'lr': name it in keys=frozenset({'lr'})"
+    ),
+    "from normexp.norms import Norm\nimport torch\n"
+    "NORMS = {'a': Norm(help='', source='', make=lambda w, r: torch.nn.Linear(w, 3))}": (
+        "norm 'a': its module gave (2, 3, 3) for an input (2, 3, 8): write a norm that keeps the shape"
+    ),
+    "from normexp.schemes import *\n"
+    "SCHEMES = {'s': Scheme(doors=everywhere(), final_norm=False, help='', source='', skip=2.0, gains={'zz': abs})}": (
+        "scheme 's': skip, gains of 'zz': write scales as Scale(...)"
+    ),
+    "from normexp.schemes import *\n"
+    "SCHEMES = {'s': Scheme(doors=everywhere(), final_norm=False, help='', source='', keys=frozenset({'lr'}))}": (
+        "scheme 's': keys: lr: it may read depth, norm"
+    ),
     "from normexp.norms import Norm\nNORMS = {'ln': Norm(help='', source='')}": "norm 'ln': is there already",
-    "from normexp.norms import Norm\nNORMS = {'A b': Norm(help='', source='')}": "norm 'A b': a name is small letters",
+    "from normexp.norms import Norm\nNORMS = {'A b': Norm(help='', source='')}": "norm 'A b': a name is up to 32",
     "from normexp.schemes import *\n"
     "SCHEMES = {'s': Scheme(doors=everywhere('top'), final_norm=False, help='', source='')}": (
         "scheme 's': opens top: doors are before"
@@ -120,6 +144,44 @@ BAD = {
         "scheme 's': skip is nan at Site(layer=1"
     ),
 }
+
+
+READS = """
+from torch import nn
+from normexp.norms import Norm
+from normexp.schemes import Scale, Scheme, everywhere
+def make(width, run):
+    norm = nn.LayerNorm(width, eps=run.dyt_alpha)
+    return norm
+NORMS = {"reads": Norm(make=make, help="", source="", keys=frozenset({"dyt_alpha"}))}
+SHARE = frozenset({"post_share"})
+SCHEMES = {
+    "some": Scheme(
+        doors=lambda s: frozenset({"before"} if s.layer <= s.values["post_share"] * s.depth else ()),
+        final_norm=False, help="", source="", keys=SHARE,
+    ),
+    "scaled": Scheme(
+        doors=everywhere("before"), final_norm=False, help="", source="", keys=SHARE,
+        branch_out=Scale(lambda s: s.values["post_share"]),
+    ),
+}
+"""
+
+
+def test_what_a_row_reads_is_part_of_the_id_and_nothing_else_is() -> None:
+    def ids(key: str, values: tuple[float, ...], **keys: object) -> int:
+        return len({RunConfig(**{key: value, **keys}).run_id for value in values})
+
+    with plugins.using(Plugin("x.py", READS)):
+        assert ids("dyt_alpha", (0.1, 2.0), norm="reads", depth=3) == 2
+        assert ids("eps", (0.1, 2.0), norm="reads", depth=3) == 1
+        assert ids("post_share", (0.4, 1.0), position="some", depth=3) == 2
+        assert ids("post_share", (0.4, 1.0), position="some", depth=3, norm="none") == 1
+        assert ids("post_share", (0.4, 1.0), position="scaled", depth=3, norm="none") == 2
+        assert ids("post_share", (0.4, 1.0), position="pre", depth=3) == 1
+        run = RunConfig(position="some", post_share=1.0, depth=3)
+        assert run.canonical().norm == "ln"
+        assert replace(run, post_share=0.1).canonical().norm == "none"
 
 
 @pytest.mark.parametrize(("text", "told"), BAD.items(), ids=range(len(BAD)))

@@ -3,9 +3,9 @@ import torch
 
 from normexp.nn.network import build
 from normexp.nn.norms import make_norm
-from normexp.nn.precision import cast_parameters, logits
+from normexp.nn.precision import InFloat32, cast_parameters, logits
 from normexp.norms import NORMS
-from normexp.run import RunConfig
+from normexp.run import QK_NORMS, RunConfig
 
 TOKENS = torch.randint(0, 11, (2, 8), generator=torch.Generator().manual_seed(0))
 
@@ -17,8 +17,9 @@ def config(**keys: object) -> RunConfig:
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("norm", ["none", *NORMS])
 @pytest.mark.parametrize("norm_dtype", ["float32", "same"])
-def test_activations_have_16_bits_and_weights_32(dtype: str, norm: str, norm_dtype: str) -> None:
-    run = config(dtype=dtype, norm=norm, norm_dtype=norm_dtype, qk_norm="rms")
+@pytest.mark.parametrize("qk_norm", QK_NORMS)
+def test_activations_have_16_bits_and_weights_32(dtype: str, norm: str, norm_dtype: str, qk_norm: str) -> None:
+    run = config(dtype=dtype, norm=norm, norm_dtype=norm_dtype, qk_norm=qk_norm)
     network = build(run)
     seen = {}
     for name, module in network.named_modules():
@@ -27,11 +28,14 @@ def test_activations_have_16_bits_and_weights_32(dtype: str, norm: str, norm_dty
     found.sum().backward()
     assert found.dtype == torch.float32
     narrow = {name for name, kind in seen.items() if kind == getattr(torch, dtype)}
-    wide = {name for name in seen if name.endswith(".norm")} if norm_dtype == "float32" else set()
+    wide = {f"{name}.norm" for name, module in network.named_modules() if isinstance(module, InFloat32)}
+    assert bool(wide) == (norm_dtype == "float32" and (norm != "none" or qk_norm != "none"))
     assert narrow == set(seen) - wide
     assert {p.grad.dtype for p in network.parameters()} == {torch.float32}
-    exact = logits(network, TOKENS, config(norm=norm, qk_norm="rms")) if norm_dtype == "same" else found
+    plain = config(norm=norm, qk_norm=qk_norm)
+    exact = logits(build(plain), TOKENS, plain)
     assert torch.allclose(found, exact, atol=0.1 * exact.abs().max().item())
+    assert not torch.equal(found, exact)
 
 
 def test_float32_is_the_plain_network() -> None:
@@ -49,6 +53,16 @@ def test_parameters_of_norms_in_float32_are_not_cast() -> None:
 
 class TestPitfallsOfFloat16:
     """A row of zeros, and one whose squares overflow (above 255.9), through norms of both kinds."""
+
+    def test_lengths_of_queries_and_keys_are_taken_in_float32(self) -> None:
+        x = torch.full((1, 1, 3, 4), 200.0, dtype=torch.float16)
+        found = {}
+        for norm_dtype in ("float32", "same"):
+            attention = build(config(dtype="float16", qk_norm="l2", norm_dtype=norm_dtype)).blocks["1"].mixer.f
+            with torch.no_grad():
+                found[norm_dtype] = attention.k_norm(x)
+        assert (found["float32"] - 0.5).abs().max() < 1e-3
+        assert (found["same"] == 0).all()
 
     def output(self, norm: str, norm_dtype: str, value: float, eps: float) -> torch.Tensor:
         module = make_norm(norm, 16, config(dtype="float16", norm_dtype=norm_dtype, eps=eps))

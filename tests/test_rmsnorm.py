@@ -186,3 +186,15 @@ def test_the_module_stands_in_for_torchs() -> None:
     assert torch.allclose(deepcopy(ours)(x), theirs(x), rtol=1e-6)
     with pytest.raises(RuntimeError, match="normalized_shape"):
         ours(torch.zeros(3, 7))
+
+
+@pytest.mark.parametrize(("x_needs", "gain_needs"), [(True, False), (False, True), (True, True)])
+def test_a_gradient_of_a_gradient_of_what_needs_one(x_needs: bool, gain_needs: bool) -> None:
+    found = []
+    for norm in (RMSNorm(4, 1e-5).double(), nn.RMSNorm(4, eps=1e-5).double()):
+        norm.weight.requires_grad_(gain_needs)
+        x = torch.linspace(-1, 2, 12, dtype=torch.float64).view(3, 4).requires_grad_(x_needs)
+        wanted = [tensor for tensor in (x, norm.weight) if tensor.requires_grad]
+        first = torch.autograd.grad(norm(x).pow(3).sum(), wanted, create_graph=True)
+        found.append(torch.autograd.grad(sum(grad.square().sum() for grad in first), wanted))
+    assert all(torch.allclose(ours, theirs) for ours, theirs in zip(*found, strict=True))

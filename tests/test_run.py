@@ -128,6 +128,11 @@ def test_a_huge_source_is_refused_without_computing_its_size() -> None:
         ({"final_norm": "auto"}, {"final_norm": "ln"}),
         ({"position": "rezero", "norm": "rms"}, {"position": "rezero", "norm": "none"}),
         ({"position": "mix", "norm": "none"}, {"norm": "none"}),
+        ({"position": "mix", "post_share": 0.0}, {}),
+        ({"position": "mix", "post_share": 1.0, "final_norm": "none"}, {"position": "post"}),
+        ({"position": "b2t", "residual": False}, {"position": "post", "residual": False}),
+        ({"position": "b2t", "residual": False, "norm": "none"}, {"norm": "none", "residual": False}),
+        ({"position": "lns", "depth": 1}, {"depth": 1}),
         ({"post_share": 0.5}, {}),
         ({"norm": "dyt", "eps": 1e-3}, {"norm": "dyt"}),
         ({"dyt_alpha": 0.2}, {}),
@@ -150,6 +155,12 @@ def test_one_run_in_two_words(one: dict[str, Any], other: dict[str, Any]) -> Non
         ({"norm": "none", "final_norm": "none", "qk_norm": "ln", "eps": 1e-3}, {"norm": "none", "qk_norm": "ln"}),
         ({"eps": 1e-3}, {"eps": 1e-5}),
         ({"position": "rezero"}, {"norm": "none"}),
+        ({"position": "b2t", "norm": "none"}, {"norm": "none"}),
+        ({"position": "hybrid"}, {"position": "hybrid", "mixer": "mean"}),
+        (
+            {"norm": "none", "final_norm": "none", "qk_norm": "l2", "dtype": "bfloat16", "norm_dtype": "same"},
+            {"norm": "none", "final_norm": "none", "qk_norm": "l2", "dtype": "bfloat16"},
+        ),
         ({"position": "lns", "norm": "none"}, {"norm": "none"}),
         ({"position": "mix", "post_share": 0.5}, {"position": "mix"}),
         ({"norm": "dyt", "final_norm": "ln", "eps": 1e-3}, {"norm": "dyt", "final_norm": "ln"}),
@@ -181,11 +192,11 @@ def test_a_key_that_is_not_interacting_changes_nothing_but_itself(run: RunConfig
 
 
 @given(run=runs)
-def test_schemes_without_a_norm_are_one_exactly_where_their_skeletons_are(run: RunConfig) -> None:
-    bare = replace(run, norm="none", depth=3, final_norm="none")
+def test_schemes_are_one_exactly_where_their_networks_are(run: RunConfig) -> None:
+    run = replace(run, depth=3, final_norm="none", heads=4, width=32)
     for name, scheme in SCHEMES.items():
-        equal = scheme.skeleton(3) == SCHEMES[bare.position].skeleton(3)
-        assert (replace(bare, position=name).run_id == bare.run_id) == equal
+        equal = scheme.same_network(SCHEMES[run.position], run)
+        assert (replace(run, position=name).run_id == run.run_id) == equal
 
 
 PROGRAM = """
@@ -220,5 +231,7 @@ def test_ids_hang_neither_on_the_hash_seed_nor_on_the_order_of_keys() -> None:
 )
 def test_schemes_are_compared_by_their_numbers(scales: dict[str, Any], same: bool) -> None:
     other = replace(SCHEMES["post"], **scales)
-    assert SCHEMES["pre"].same_skeleton(other, 3) is same
-    assert SCHEMES["pre"].same_skeleton(SCHEMES["post"], 3)
+    run = RunConfig(norm="none", depth=3)
+    assert SCHEMES["pre"].same_network(other, run) is same
+    assert SCHEMES["pre"].same_network(SCHEMES["post"], run)
+    assert not SCHEMES["pre"].same_network(SCHEMES["post"], replace(run, norm="ln"))

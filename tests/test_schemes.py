@@ -1,7 +1,7 @@
 import pytest
 
 from normexp.run import RunConfig
-from normexp.schemes import DOORS, ROLES, SCHEMES, Scale, Scheme, Site, everywhere, sites, without_norm
+from normexp.schemes import DOORS, ROLES, SCHEMES, Scale, Scheme, Site, everywhere, first_like
 
 
 @pytest.mark.parametrize("name", SCHEMES)
@@ -9,12 +9,13 @@ def test_a_row_says_where_it_comes_from_and_opens_known_doors(name: str) -> None
     scheme = SCHEMES[name]
     assert scheme.help
     assert any(character.isdigit() for character in scheme.source)
-    assert all(scheme.doors(site) <= set(DOORS) for site in sites(20))
+    assert all(scheme.doors(site) <= set(DOORS) for site in scheme.sites(RunConfig()))
     assert set(scheme.gains) <= set(ROLES)
 
 
 def test_pre_and_post_are_one_network_without_a_norm() -> None:
-    assert without_norm("post", 20) == without_norm("pre", 20) == "pre"
+    assert first_like(RunConfig(norm="none", position="post")) == "pre"
+    assert first_like(RunConfig(position="post")) == "post"
 
 
 def test_a_scheme_with_other_scales_stays_itself_without_a_norm(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,9 +27,9 @@ def test_a_scheme_with_other_scales_stays_itself_without_a_norm(monkeypatch: pyt
         skip=Scale(lambda site: (2 * site.depth) ** 0.25),
         gains={"fc1": lambda depth: (8 * depth) ** -0.25},
     )
-    monkeypatch.setattr("normexp.schemes.SCHEMES", {**SCHEMES, "deep": deep})
-    monkeypatch.setattr("normexp.run.SCHEMES", {**SCHEMES, "deep": deep})
-    assert without_norm("deep", 20) == "deep"
+    for module in ("schemes", "run", "matters"):
+        monkeypatch.setattr(f"normexp.{module}.SCHEMES", {**SCHEMES, "deep": deep})
+    assert first_like(RunConfig(position="deep", norm="none")) == "deep"
     assert deep.constants(Site(3, 20))["skip"] == pytest.approx(2.515, abs=1e-3)
     assert deep.constants(Site(3, 20))["gain_fc1"] == pytest.approx(0.281, abs=1e-3)
     assert deep.constants(Site(3, 20))["gain_q"] == 1.0

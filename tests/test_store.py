@@ -23,7 +23,6 @@ from hypothesis import strategies as st
 from normexp.errors import UserError
 from normexp.plan import Pivot, Plan, Published
 from normexp.record import (
-    NUMERICS,
     CurveRow,
     Death,
     Losses,
@@ -235,7 +234,7 @@ def test_a_younger_key_takes_its_neutral_value(store: Store, plan: Plan) -> None
         (lambda text: text.replace('"outcome": "learned"', '"outcome": "nonfinite"'), "without a death"),
         (lambda text: text.replace('"final_val_loss": 1.9', '"final_val_loss": null'), "without a final"),
         (lambda text: text.replace('"status": "done"', '"status": "failed"'), "failed with result"),
-        (lambda text: text.replace(f'"numerics": {NUMERICS},', ""), "it has no numerics"),
+        (lambda text: text.replace('"numerics": 1,', ""), "it has no numerics"),
         (lambda text: "[" * 100_000, "nested too deeply"),
     ],
 )

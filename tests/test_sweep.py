@@ -17,7 +17,7 @@ from normexp.execute.events import Event, Finished, Started
 from normexp.execute.launch import LauncherError
 from normexp.interrupt import Stopped
 from normexp.plan import Plan
-from normexp.record import NUMERICS, RunRecord, Status
+from normexp.record import RunRecord, Status
 from normexp.results.store import StorageError, Store
 from normexp.run import RunConfig
 from normexp.sweep import EXECUTORS, Options, Swept, check_tasks, run_sweep
@@ -187,7 +187,7 @@ def test_force_runs_everything_again(tmp_path: Path) -> None:
 
 def test_stale_runs_are_told_and_refreshed_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep(tmp_path, plan())
-    monkeypatch.setattr("normexp.record.NUMERICS", NUMERICS + 1)
+    monkeypatch.setattr("normexp.numerics.CHANGES", {99: lambda run: True})
     swept, listener = sweep(tmp_path, plan())
     assert listener.todo == []
     assert any("stale" in warning for warning in swept.report.warnings)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.torch import save
+from safetensors.torch import load, save
 from torch import Tensor
 
 from normexp.errors import UserError
@@ -103,7 +103,7 @@ def test_equal_weights_give_equal_bytes_whoever_holds_them() -> None:
     trainer = Trainer(CONFIG)  # its parameters are views of one buffer
     assert weights_bytes(trainer.network, CONFIG) == weights_bytes(build(CONFIG), CONFIG)
     keys = list(header_of(weights_bytes(build(CONFIG), CONFIG, history="made up"), "").metadata)
-    assert keys == ["normexp_config", "normexp_format", "normexp_history", "normexp_numerics"]
+    assert keys == ["normexp_config", "normexp_format", "normexp_history", "normexp_numerics", "normexp_run_id"]
 
 
 def tampered(change: Callable[[dict[str, Tensor]], object], config: RunConfig = CONFIG) -> bytes:
@@ -138,10 +138,27 @@ def test_the_first_tensor_that_does_not_fit_is_named(change: Callable[[dict[str,
 
 
 def test_another_config_than_the_files_names_what_it_lacks() -> None:
+    bare = save(load(DATA))
     with pytest.raises(UserError, match=r"has a tensor blocks\.1\.ffn\.before\.bias, of shape 8, which .*norm rms"):
-        read(DATA, small(norm="rms"))
+        read(bare, small(norm="rms"))
     with pytest.raises(UserError, match=r"has no tensor blocks\.3\.mixer\.before\.weight, of shape 8, which .*depth 9"):
-        read(DATA, small(depth=9))
+        read(bare, small(depth=9))
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"position": "lns"}, "position=pre, not lns"),
+        ({"heads": 1}, "heads=2, not 1"),
+        ({"eps": 1e-3}, "eps=1e-05, not 0.001"),
+        ({"norm": "rms"}, "norm=ln, not rms"),
+    ],
+)
+def test_a_file_is_of_the_network_that_it_says(keys: dict[str, Any], said: str) -> None:
+    """Shapes alone do not tell these apart."""
+    with pytest.raises(UserError, match=f"is of a network with {said}"):
+        read(DATA, small(**keys))
+    assert read(DATA, small(post_share=0.7))[0] == read(DATA)[0], "a key that does not matter"
 
 
 def test_a_config_of_a_giant_is_refused_by_a_short_file() -> None:

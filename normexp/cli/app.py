@@ -63,6 +63,16 @@ def main() -> None:
         if fault.filename is not None or fault.errno not in OUTPUT_FAULTS:
             raise
         _end(EXIT_OUTPUT_FAILED, f"cannot write to standard output: {fault.strerror}")
+    except Exception as fault:
+        if told := _of_a_plugin(fault):
+            _end(EXIT_USAGE, told)
+        raise
+
+
+def _of_a_plugin(fault: Exception) -> str:
+    """What is told of a fault that a user's plugin raised; empty for any other."""
+    plugins = sys.modules.get("normexp.plugins")
+    return plugins.blamed(fault) if plugins is not None else ""
 
 
 def _open_streams() -> None:

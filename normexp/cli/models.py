@@ -8,7 +8,10 @@ import typer
 
 
 def models(
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Parts of models' names.")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="Parts of models' names: any of them; quote a name of two words."),
+    ] = None,
     norm: Annotated[str, typer.Option(help="Only models with this norm: rms, ln; a part will do.")] = "",
     position: Annotated[str, typer.Option(help="Only models with this position: pre, sandwich; a part will do.")] = "",
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, with how far each cell was verified.")] = False,

@@ -110,6 +110,6 @@ def read_model(texts: Sequence[str]) -> tuple[dict[str, RunConfig], str]:
         raise UserError(*str(error).splitlines()) from error
     first = configs[STEP_NORMS[0]]
     if first.depth == 0:
-        raise UserError("depth: a network without layers has no norms to time: write depth=1 or more, or --steps 0")
+        raise UserError("depth: a network without layers has no norms to time: write depth=1 or more")
     told: dict[str, Value] = {"depth": first.depth, "width": first.width, "position": first.position}
     return configs, values_text(told | values)

@@ -76,5 +76,5 @@ def _settle(asked: Mapping[str, Value]) -> Structure:
         asked=asked,
         resolved={name: getattr(run, name) for name in INTERACTING},
         canonical={name: getattr(same, name) for name in INTERACTING},
-        mattering=frozenset(name for name in FREE if KEYS[name].matters(run)),
+        mattering=same.mattering() & frozenset(FREE),
     )

@@ -21,6 +21,7 @@ MODULES = (
     "torch",
     "torch._dynamo",  # by the first optimizer
     "torch.profiler._cupti_monitor",  # by its first step
+    "normexp.training.threads",
     "normexp.training.train",
     "normexp.execute.child",
 )

@@ -65,7 +65,7 @@ def attempt(work: Work, config: RunConfig, report: Report) -> RunRecord:
             error=one_line(fault),
             log=traceback.format_exc(),
             seconds={"total": time.perf_counter() - start},
-            environment=environment() if "torch" in sys.modules else {},
+            environment=environment() | {"torch_threads": THREADS} if "torch" in sys.modules else {},
         )
 
 

@@ -60,7 +60,7 @@ class Branch(nn.Module):
             return (make_norm(config.norm, width, config) if door in doors else None) or nn.Identity()
 
         def scale(name: str) -> nn.Module:
-            row = scheme.scales[name]
+            row = scheme.scales(site.branch)[name]
             return shared.setdefault(name, _scale(row, site)) if row.learned and row.shared else _scale(row, site)
 
         self.before = norm("before", config.width)
@@ -69,7 +69,8 @@ class Branch(nn.Module):
         self.output = norm("output", config.width)
         self.branch_out = scale("branch_out")
         self.skip = scale("skip") if config.residual else None
-        has_bottom = config.residual and (scheme.bottom.learned or scheme.bottom.value(site) != 0)
+        bottom = scheme.scales(site.branch)["bottom"]
+        has_bottom = config.residual and (bottom.learned or bottom.value(site) != 0)
         self.bottom = scale("bottom") if has_bottom else None
         self.after = norm("after", config.width)
 
@@ -90,8 +91,7 @@ class Block(nn.Module):
         scheme, shared = SCHEMES[config.position], dict[str, nn.Module]()
 
         def branch(name: str, function: BranchFunction) -> Branch:
-            site = Site(layer, config.depth, name, config.post_share)
-            return Branch(config, scheme, site, function, shared)
+            return Branch(config, scheme, scheme.site(config, layer, name), function, shared)
 
         self.mixer = branch("mixer", MIXERS[config.mixer])
         self.ffn = branch("ffn", FeedForward)

@@ -53,16 +53,14 @@ class Attention(nn.Module):
 class RunningMean(nn.Module):
     """The mean of the tokens so far, then a matrix: uniform causal attention."""
 
-    count_t1: Tensor
-
     def __init__(self, config: RunConfig, norm: MakeNorm) -> None:
         super().__init__()
-        self.register_buffer("count_t1", torch.arange(1, config.seq_len + 1)[:, None], persistent=False)
         self.within = norm("within", config.width)
         self.out = nn.Linear(config.width, config.width)
 
     def forward(self, x_btd: Tensor) -> Tensor:
-        mean_btd = x_btd.cumsum(dim=1) / self.count_t1[: x_btd.shape[1]]
+        count_t1 = torch.arange(1, x_btd.shape[1] + 1)[:, None]
+        mean_btd = x_btd.cumsum(dim=1) / count_t1
         return self.out(self.within(mean_btd))  # type: ignore[no-any-return]
 
 

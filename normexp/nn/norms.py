@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from normexp.nn.precision import InFloat32
 from normexp.nn.rmsnorm import RMSNorm
-from normexp.norms import NORMS
+from normexp.norms import NORMS, Reading
 from normexp.run import RunConfig
 
 
@@ -94,6 +94,11 @@ def rounds(run: RunConfig) -> bool:
     return run.dtype != "float32" and run.norm_dtype == "same"
 
 
+def in_precision(norm: nn.Module, run: RunConfig) -> nn.Module:
+    """A norm that computes as the run's `norm_dtype` says."""
+    return norm if run.dtype == "float32" or rounds(run) else InFloat32(norm)
+
+
 def layer_norm(width: int, run: RunConfig) -> nn.Module:
     """LayerNorm with gain and bias."""
     return RoundedLayerNorm(width, eps=run.eps) if rounds(run) else nn.LayerNorm(width, eps=run.eps)
@@ -128,8 +133,6 @@ def make_norm(name: str, width: int, run: RunConfig) -> nn.Module | None:
     """A fresh norm over `width` features, or None for `none`; in 16 bits it computes as `norm_dtype` says."""
     if name == "none":
         return None
-    make = MODULES.get(name) or NORMS[name].make
-    if make is None:
-        raise ValueError(f"norm {name!r} has a row and no module: give its row a make(width, run)")
-    norm: nn.Module = make(width, run)
-    return norm if run.dtype == "float32" or rounds(run) else InFloat32(norm)
+    row = NORMS[name]
+    norm = MODULES[name](width, run) if row.make is None else row.make(width, Reading(run, row.keys))
+    return in_precision(norm, run)

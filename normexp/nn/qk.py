@@ -10,7 +10,7 @@ from types import MappingProxyType
 import torch
 from torch import Tensor, nn
 
-from normexp.nn.norms import make_norm
+from normexp.nn.norms import in_precision, make_norm
 from normexp.run import RunConfig
 
 
@@ -28,15 +28,15 @@ class FullWidth(nn.Module):
 
 
 class UnitLength(nn.Module):
-    """x / sqrt(|x|^2 + eps) over the last axis, times a learned scalar where `start` is given."""
+    """x / sqrt(|x|^2 + k eps) over the last axis, times a learned scalar where `start` is given."""
 
-    def __init__(self, eps: float, start: float | None = None) -> None:
+    def __init__(self, width: int, eps: float, start: float | None = None) -> None:
         super().__init__()
-        self.eps = eps
+        self.floor = width * eps
         self.gain = None if start is None else nn.Parameter(torch.tensor(start))
 
     def forward(self, x: Tensor) -> Tensor:
-        unit = x * torch.rsqrt(x.square().sum(-1, keepdim=True) + self.eps)
+        unit = x * torch.rsqrt(x.square().sum(-1, keepdim=True) + self.floor)
         return unit if self.gain is None else self.gain * unit
 
 
@@ -69,8 +69,9 @@ def _full(run: RunConfig) -> tuple[nn.Module, nn.Module]:
 
 def _cosine(run: RunConfig) -> tuple[nn.Module, nn.Module]:
     """Logits g cos(q, k), g from log2(T^2 - T) for sequences of T tokens. Henry et al. 2020, section 3."""
-    tokens = max(2, run.seq_len)
-    return UnitLength(run.eps, math.log2(tokens * tokens - tokens)), UnitLength(run.eps)
+    tokens, features = max(2, run.seq_len), run.width // run.heads
+    queries = UnitLength(features, run.eps, math.log2(tokens * tokens - tokens))
+    return in_precision(queries, run), in_precision(UnitLength(features, run.eps), run)
 
 
 QK_NORMS: Mapping[str, QKNorm] = MappingProxyType(

@@ -86,8 +86,10 @@ class _Fast(torch.autograd.Function):
         x, weight_d, inverse_rms = ctx.saved_tensors
         if torch.is_grad_enabled():
             # Someone differentiates the gradient in turn.
-            again = plain(x, weight_d, ctx.eps)
-            return *torch.autograd.grad(again, (x, weight_d), upstream, create_graph=True), None
+            again, wanted = plain(x, weight_d, ctx.eps), ctx.needs_input_grad[:2]
+            inputs = [tensor for tensor, needed in zip((x, weight_d), wanted, strict=True) if needed]
+            grads = iter(torch.autograd.grad(again, inputs, upstream, create_graph=True))
+            return *(next(grads) if needed else None for needed in wanted), None
         (grad,) = upstream
         grad, d = grad.contiguous(), x.shape[-1]
         zero = torch.zeros_like(inverse_rms)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from normexp.errors import UserError
 from normexp.record import RunRecord
-from normexp.results.store import Store
+from normexp.results.store import RUN, RUNS, Store
 
 MOST_IDS = 10
 """Ids that are listed where a part of one fits several."""
@@ -62,9 +62,15 @@ def _shelf(store: Store) -> Shelf:
 def find(out: Path, name: str) -> tuple[Store, RunRecord]:
     """A run with its traces, and the sweep that holds it, by its id or any part that only one has. Raises UserError.
 
-    The path of its folder does as well. Where several sweeps hold it, the first whose record can be read.
+    The path of its folder names it in that sweep. Where several sweeps hold it, the first whose record can be read.
     """
-    name = Path(name).name
+    path, name = Path(name), Path(name).name
+    if path.parent.name == RUNS and (path / RUN).is_file():
+        store = Store(path.parent.parent)
+        record = store.read(name)
+        if record is None:
+            raise UserError(*store.warnings)
+        return store, record
     if not name:
         raise UserError("an empty run id: write the id of a run, or a part of one")
     matches = [(store, run_id) for store in sweeps(out) for run_id in store.ended() if name in run_id]

@@ -9,7 +9,7 @@ from typing import Any
 import normexp
 from normexp.keys import Value
 from normexp.plan import Pivot, Plan, Point, Published
-from normexp.results.codec import SCHEMA, config_from, from_json, to_json, typed
+from normexp.results.codec import SCHEMA, UnknownRow, config_from, from_json, to_json, typed
 from normexp.run import KEYS
 
 Configs = Mapping[str, Mapping[str, Any]]
@@ -80,8 +80,9 @@ def plan_of(manifest: Manifest, source: str) -> Plan:
     configs = {run_id: config_from(stored) for run_id, stored in manifest.runs.items()}
     for run_id, config in configs.items():
         if config.run_id != run_id:
-            changed = "; its plugin has changed" if config.plugins() else ""
-            raise ValueError(f"the config of {run_id} is that of {config.run_id}{changed}")
+            if config.plugins():
+                raise UnknownRow(f"{run_id} was made with another version of its plugin: give that one with --plugin")
+            raise ValueError(f"the config of {run_id} is that of {config.run_id}")
     lost = [run_id for run_id in run_ids(manifest) if run_id not in configs]
     if lost:
         raise ValueError(f"a point asks for {lost[0]}, which is not among the runs")

@@ -20,6 +20,7 @@ from normexp.record import RunRecord, Status, Traces
 from normexp.results import codec, manifest
 from normexp.results.atomic import StorageError, remove_leftovers, storage_errors, sync_folder, write_atomically
 from normexp.results.lock import HOLDER, LOCK, driver_lock
+from normexp.results.wholeness import is_whole
 
 __all__ = ["StorageError", "Store"]
 
@@ -141,8 +142,8 @@ class Store:
             raise UserError(f"{self.folder / MANIFEST}: {error}{advice}") from error
 
     def has_weights(self, run_id: str) -> bool:
-        """Whether a run's trained weights are stored."""
-        return (self._run_folder(run_id) / WEIGHTS).is_file()
+        """Whether a run's trained weights are stored, as long as their file says that they are."""
+        return is_whole(self._run_folder(run_id) / WEIGHTS)
 
     def find_elsewhere(self, root: Path, run_id: str, *, weights: bool = False) -> Store | None:
         """Another sweep's folder under `root` that holds this run, done and not stale, and its weights if asked for."""

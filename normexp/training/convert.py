@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from normexp.errors import UserError
-from normexp.matters import block_norm, norms_in_use
+from normexp.matters import attends, block_norm, norms_in_use
 from normexp.nn.network import Network
 from normexp.nn.precision import logits
 from normexp.norms import NORMS
@@ -23,6 +23,8 @@ REPLACED = {"rms": "ln", "ln": "rms"}
 """The norm that is wanted, to the norm that it replaces."""
 NAMES = {"ln": "LayerNorm", "rms": "RMSNorm"}
 BEFORE, CALIBRATED = "before", "calibrated"
+ROUNDING = 1e-9
+"""Largest logit error in float64, over their standard deviation, that is called exact."""
 SEQUENCES = 64
 """In one forward pass in float64."""
 
@@ -95,10 +97,25 @@ def convert(network: Network, to: str, *, final_norm: str | None = None, calibra
         method=chosen.method,
         measured=tuple(measured),
         std=measure.std,
-        reasons=chosen.reasons,
-        remark=chosen.remark,
+        reasons=chosen.reasons or _unmet(measured[1 + at], measure.std),
+        remark="; ".join(filter(None, (chosen.remark, _kept(config, to)))),
         steps=calibrate,
     )
+
+
+def _unmet(measured: Measured, std: float) -> tuple[str, ...]:
+    """Why a conversion that should be exact is not, by what was measured."""
+    error = _size(measured.max_error)
+    if error <= ROUNDING * std:
+        return ()
+    return (f"its largest logit error, {error:.2g}, is more than rounding: are all weights finite and of usual size?",)
+
+
+def _kept(config: RunConfig, to: str) -> str:
+    """What is told of norms of queries and keys, which stay."""
+    if not attends(config) or config.qk_norm != REPLACED[to]:
+        return ""
+    return f"norms of queries and keys stay {NAMES[REPLACED[to]]}: they are over each head"
 
 
 def _choices(wide: Network, to: str, final_norm: str | None) -> Iterator[Converted]:

@@ -8,9 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import torch
+
 from normexp.nn.network import Network
 from normexp.record import CurveRow, Death, Result, SignalRow, Traces
 from normexp.run import RunConfig
+from normexp.streams import seed_of
 from normexp.tasks import Batch
 from normexp.training.death import locate_step, locate_validation, replay
 from normexp.training.modes import kept_statistics, mode_signal
@@ -81,6 +84,12 @@ class _Session:
 
 def train(config: RunConfig, *, report: Report | None = None) -> Training:
     """Train the config's network on the calling thread. Raises ValueError where the task has nothing to learn."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed_of("torch", config.seed))  # nothing here draws from it, but a user's norm may
+        return _train(config, report)
+
+
+def _train(config: RunConfig, report: Report | None) -> Training:
     watch = _Watch()
     with watch.part("data"):
         session = _Session(Trainer(config), watch)

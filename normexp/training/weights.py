@@ -14,14 +14,15 @@ from torch import Tensor, nn
 
 from normexp.errors import UserError
 from normexp.nn.network import Network, build
-from normexp.record import NUMERICS
+from normexp.numerics import numerics
 from normexp.results.codec import config_from
-from normexp.run import RunConfig
+from normexp.run import KEYS, RunConfig
 
 FORMAT = 1
 """Raised when the names or the meaning of tensors or metadata change."""
-CONFIG, VERSION, NUMBERS, HISTORY = "normexp_config", "normexp_format", "normexp_numerics", "normexp_history"
-"""Keys of the metadata, whose values are texts: the config as JSON, two whole numbers, how the weights came to be."""
+CONFIG, RUN, HISTORY = "normexp_config", "normexp_run_id", "normexp_history"
+VERSION, NUMBERS = "normexp_format", "normexp_numerics"
+"""Keys of the metadata, whose values are texts: config (JSON) and its id, how the weights came to be; whole numbers."""
 METADATA = "__metadata__"
 WIDENED = ("F32", "BF16", "F16")
 """Types in files that a float32 tensor holds exactly; any other tensor has one type."""
@@ -56,7 +57,8 @@ def tensors_of(network: nn.Module) -> dict[str, Tensor]:
 
 def weights_bytes(network: nn.Module, config: RunConfig, *, history: str = "") -> bytes:
     """A safetensors file with the network's weights and its config; equal weights give equal bytes."""
-    metadata = {CONFIG: json.dumps(config.to_dict()), VERSION: str(FORMAT), NUMBERS: str(NUMERICS)}
+    metadata = {CONFIG: json.dumps(config.to_dict()), RUN: config.run_id}
+    metadata |= {VERSION: str(FORMAT), NUMBERS: str(numerics(config))}
     if history:
         metadata[HISTORY] = history
     data = save({name: tensor.clone().contiguous() for name, tensor in tensors_of(network).items()}, metadata)
@@ -69,13 +71,17 @@ def weights_bytes(network: nn.Module, config: RunConfig, *, history: str = "") -
 
 
 def network_from(data: bytes, *, origin: str, config: RunConfig | None = None) -> tuple[RunConfig, Network]:
-    """The network that a file holds, in float32, built from the config in the file unless one is given.
+    """The network that a file holds, in float32, built from the config in the file, or a given one if it has none.
 
     `origin` names the file in complaints. Raises UserError for anything but a whole safetensors file, where there is no
-    config, and at the first tensor that is missing, unexpected, or of another shape or type.
+    config, where that of the file is another than is given, and at the first tensor that is missing, unexpected, or of
+    another shape or type.
     """
     header = header_of(data, origin)
-    config = config or stored_config(header, origin)
+    if config is None or CONFIG in header.metadata:
+        stored = stored_config(header, origin)
+        _compare(config or stored, stored, origin)
+        config = stored
     _check(header, config, origin)
     try:
         tensors = load(data)
@@ -129,9 +135,21 @@ def stored_config(header: Header, origin: str) -> RunConfig:
         values = json.loads(header.metadata[CONFIG])
         if not isinstance(values, dict):
             raise ValueError("not a JSON object")
-        return config_from(values)
+        config = config_from(values)
     except (RecursionError, TypeError, ValueError) as fault:
         raise UserError(*(f"{origin}: config: {_clean(line)}" for line in str(fault).splitlines())) from fault
+    if header.metadata.get(RUN, config.run_id) != config.run_id:
+        why = "its plugin has changed since" if config.plugins() else "its metadata contradict each other"
+        raise UserError(f"{origin}: weights of {_clean(header.metadata[RUN])}, not of {config.run_id}: {why}")
+    return config
+
+
+def _compare(given: RunConfig, stored: RunConfig, origin: str) -> None:
+    """Raise UserError at the first key in which a network that is asked for is another than that of the file."""
+    one, two = given.canonical(), stored.canonical()
+    for key in KEYS:
+        if getattr(one, key) != getattr(two, key):
+            raise UserError(f"{origin} is of a network with {key}={getattr(two, key)}, not {getattr(one, key)}")
 
 
 def _metadata(read: Any) -> dict[str, str]:
@@ -148,7 +166,7 @@ def _shape(sizes: Any) -> tuple[int, ...]:
 
 def _check(header: Header, config: RunConfig, origin: str) -> None:
     """Raise UserError at the first tensor that is not as the config's network has it."""
-    # A file holds at least a tensor a layer: so a config cannot ask for more work than its file is long.
+    # A file holds at least a tensor a layer: so a config cannot ask for more layers than its file has tensors.
     shallow = replace(config, depth=min(config.depth, len(header.tensors) + 1))
     with torch.device("meta"):
         expected = {name: (TYPES[t.dtype], tuple(t.shape)) for name, t in tensors_of(Network(shallow)).items()}

@@ -14,7 +14,7 @@ LEGEND = f"""\
 ~ second hand, ? unverified; every other cell was read in the code or paper that is the source.
 final: a norm before the head. HF m: models/m of {TRANSFORMERS}. A bare number is one of arXiv.
 --csv has all sources, and how far each cell was verified.
-Keys go behind the file of `normexp sweep`; they leave eps at 1e-5."""
+Keys go behind the file of `normexp sweep`, with eps= of its column (1e-5 by default)."""
 
 
 def table(models: Sequence[Model]) -> TextTable:
@@ -42,7 +42,7 @@ def to_csv(models: Sequence[Model]) -> str:
     for model in models:
         values = [value for cell in CELLS for value in (model.cells[cell].text, model.cells[cell].checked)]
         writer.writerow(
-            [model.model, *values, model.command_line, model.no_keys, model.remark, "; ".join(_sources(model))]
+            [model.model, *values, model.complete_command_line, model.no_keys, model.remark, "; ".join(_sources(model))]
         )
     return buffer.getvalue()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,12 +12,16 @@ from normexp.record import CurveRow, RunRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """`first_difference` is a step, or None where all steps of both agree; `stored` and `now` are its train losses."""
+    """`first_difference` is a step, None where all agree; there, `column` of the curve is `stored` and `now`."""
 
     steps: int
     first_difference: int | None
+    column: str = ""
     stored: float | None = None
     now: float | None = None
+
+
+COLUMNS = tuple(field.name for field in dataclasses.fields(CurveRow))
 
 
 def check(stored: RunRecord) -> None:
@@ -29,8 +34,10 @@ def compare(stored: Sequence[CurveRow], now: Sequence[CurveRow]) -> Comparison:
     """Row by row, bit by bit (NaN equals NaN)."""
     for one, other in zip(stored, now, strict=False):
         if repr(one) != repr(other):
+            column = next(c for c in COLUMNS if repr(getattr(one, c)) != repr(getattr(other, c)))
+            stored_value, now_value = getattr(one, column), getattr(other, column)
             return Comparison(
-                steps=other.step, first_difference=other.step, stored=one.train_loss, now=other.train_loss
+                steps=other.step, first_difference=other.step, column=column, stored=stored_value, now=now_value
             )
     if len(stored) != len(now):
         return Comparison(steps=min(len(stored), len(now)), first_difference=min(len(stored), len(now)))
@@ -45,7 +52,9 @@ def verdict(stored: RunRecord, now: RunRecord) -> list[str]:
     if found.first_difference is None:
         lines = [f"bit-identical over {found.steps} steps"]
     else:
-        lines = [f"differs first at step {found.first_difference}: stored loss {found.stored!r}, now {found.now!r}"]
+        lines = [
+            f"differs first at step {found.first_difference}: stored {found.column} {found.stored!r}, now {found.now!r}"
+        ]
     names = sorted({*stored.environment, *now.environment})
     for name in names:
         then, today = stored.environment.get(name, "unknown"), now.environment.get(name, "unknown")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from normexp.norms import NORMS
-from normexp.schemes import DOORS, ROLES, SCHEMES, Scheme, sites
+from normexp.run import RunConfig
+from normexp.schemes import DOORS, ROLES, SCHEMES, Scheme, Site
 from normexp.views.pivot import TextTable
 
 
@@ -30,16 +31,21 @@ def norms() -> TextTable:
     return TextTable(title="Norms (key norm)", header=("norm", "output", "causal", "source"), rows=rows)
 
 
+def _sites(scheme: Scheme, depth: int) -> list[Site]:
+    """The branches of a network with every other key at its default."""
+    return list(scheme.sites(RunConfig(depth=depth)))
+
+
 def _doors(scheme: Scheme, depth: int) -> str:
-    opened = {door for site in sites(depth) for door in scheme.doors(site)}
+    opened = {door for site in _sites(scheme, depth) for door in scheme.doors(site)}
     return ", ".join(door for door in DOORS if door in opened) or "none"
 
 
 def _constants(scheme: Scheme, depth: int) -> list[str]:
     """Scales that are not 1 (bottom: not 0), first layer to last where they differ; then gains, equal ones together."""
     told = []
-    for name, scale in scheme.scales.items():
-        values = [scale.value(site) for site in sites(depth) if name != "bottom" or site.branch == "ffn"]
+    for name, scale in scheme.scales("ffn").items():
+        values = [scale.value(site) for site in _sites(scheme, depth) if site.branch == "ffn"]
         if set(values) != {0.0 if name == "bottom" else 1.0}:
             ends = f"{values[0]:.4g}" if len(set(values)) == 1 else f"{values[0]:.4g} to {values[-1]:.4g}"
             told.append(f"{name} {ends}{' (learned)' * scale.learned}")

@@ -1,0 +1,25 @@
+import pytest
+
+from normexp.numerics import numerics
+from normexp.record import RunRecord, Status
+from normexp.run import RunConfig
+
+
+@pytest.mark.parametrize(
+    ("keys", "number"),
+    [
+        ({}, 1),
+        ({"norm": "none"}, 1),
+        ({"norm": "rms"}, 2),
+        ({"final_norm": "rms"}, 2),
+        ({"qk_norm": "rms"}, 2),
+        ({"qk_norm": "rms", "mixer": "mean"}, 1),
+        ({"norm": "rms", "position": "rezero"}, 1),
+    ],
+)
+def test_only_what_a_change_concerns_is_stale(keys: dict[str, str], number: int) -> None:
+    config = RunConfig(**keys)  # type: ignore[arg-type]
+    assert numerics(config) == number
+    assert RunRecord(config=config, status=Status.FAILED).numerics == number
+    assert not RunRecord(config=config, status=Status.FAILED).stale
+    assert RunRecord(config=config, status=Status.FAILED, numerics=1).stale == (number > 1)
