@@ -18,7 +18,7 @@ import torch
 from normexp.nn.norms import make_norm
 from normexp.run import RunConfig
 from normexp.training.inspection import inspect
-from normexp.training.probe import hooked, rms
+from normexp.training.signal import hooked, rms
 from normexp.training.trainer import Trainer
 
 DEPTHS = (4, 8, 16, 40)

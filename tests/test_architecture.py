@@ -125,3 +125,10 @@ def test_reading_commands_do_not_load_torch(arguments: list[str], tmp_path: Path
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip().endswith("LOADED []"), done.stdout + done.stderr
+
+
+def test_the_table_of_parts_names_every_module() -> None:
+    text = (ROOT.parent / "ARCHITECTURE.md").read_text("utf-8")
+    names = {name.split(".")[-1] for name in MODULES if name.split(".")[0] != "cli"}
+    packages = {"config", "nn", "training", "execute", "results", "views", "cli"}
+    assert not {name for name in names - packages if f"`{name}`" not in text and not name.startswith("__")}

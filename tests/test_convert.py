@@ -347,6 +347,14 @@ def test_weights_that_are_not_finite_can_be_converted() -> None:
     made: Conversion = convert(network, "rms")
     assert made.method == "fold"
     assert made.measured[1].rms_error != made.measured[1].rms_error
+    assert "more than rounding" in made.reasons[0], "what cannot be compared is not called exact"
+
+
+@pytest.mark.parametrize(("qk_norm", "told"), [("ln", True), ("rms", False), ("none", False)])
+def test_norms_of_queries_and_keys_stay_and_are_told(qk_norm: str, told: bool) -> None:
+    made = convert(shuffled(small(qk_norm=qk_norm, final_norm="none"), torch.float32), "rms")
+    assert made.config.qk_norm == qk_norm
+    assert ("norms of queries and keys stay LayerNorm" in made.remark) == told
 
 
 def run(*arguments: str | Path) -> tuple[int, str, str]:

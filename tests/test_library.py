@@ -98,3 +98,16 @@ def test_records_are_those_of_every_sweep_that_can_be_read(out: Path) -> None:
     assert len(library.records(out)) == 3
     (out / "one" / "manifest.json").write_text("{")
     assert [record.config.norm for record in library.records(out).values()] == ["rms"]
+
+
+def test_a_path_names_a_run_in_its_own_sweep(out: Path) -> None:
+    config = next(iter(records.plan({"lr": [1e-3, 1e-2]}, name="one", norm="ln").configs.values()))
+    other = Store(out / "three")
+    other.begin(records.plan({"lr": [1e-3]}, name="three", norm="ln"), [], force=False)
+    other.write(records.done(config, 1.7))
+    for name in ("one", "three"):
+        store, record = library.find(out, str(out / name / "runs" / config.run_id))
+        assert (store.folder.name, record.run_id) == (name, config.run_id)
+    (out / "three" / "runs" / config.run_id / "run.json").write_text("{")
+    with pytest.raises(UserError, match="cannot be used"):
+        library.find(out, str(out / "three" / "runs" / config.run_id))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from normexp import plugins
 from normexp.errors import UserError
@@ -222,3 +223,18 @@ def test_a_plugin_can_be_used_for_a_while() -> None:
     assert "l1" not in NORMS
     assert "fading" not in SCHEMES
     assert plugins.loaded() == ()
+
+
+def test_a_fault_in_a_plugins_own_lines_is_told_as_its_own() -> None:
+    text = (
+        "from torch import nn\nfrom normexp.norms import Norm\nclass Bad(nn.Module):\n"
+        "    def forward(self, x):\n        return x if x.shape[-1] == 8 else [][1]\n"
+        "NORMS = {'bad': Norm(help='', source='', make=lambda width, run: Bad())}"
+    )
+    with plugins.using(Plugin("bad.py", text)):
+        module = NORMS["bad"].make
+        assert module is not None
+        with pytest.raises(IndexError) as caught:
+            module(4, RunConfig())(torch.ones(2, 4))
+        assert plugins.blamed(caught.value) == "bad.py:5: IndexError: list index out of range"
+        assert plugins.blamed(ValueError("ours")) == ""

@@ -15,7 +15,7 @@ from normexp.record import Death, SignalRow
 from normexp.run import RunConfig
 from normexp.tasks import Batch
 from normexp.training.modes import kept_statistics, mode_signal
-from normexp.training.probe import forward_signal, gradient_sizes, signal_rows
+from normexp.training.signal import forward_signal, gradient_sizes, signal_rows
 from normexp.training.trainer import Trainer
 
 REPLAYED_STEPS = 32

@@ -18,7 +18,7 @@ from normexp.record import SignalRow
 from normexp.run import RunConfig
 from normexp.training.modes import kept_statistics, mode_signal
 from normexp.training.optimizers import make_optimizer, rate
-from normexp.training.probe import Signal, Sizes, activations, forward_signal, gradient_sizes, hooked, rms, signal_rows
+from normexp.training.signal import Signal, Sizes, activations, forward_signal, gradient_sizes, hooked, rms, signal_rows
 from normexp.training.trainer import Trainer
 
 SGD_LR = 1e-2

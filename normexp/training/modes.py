@@ -13,7 +13,7 @@ from normexp.nn.precision import logits
 from normexp.norms import NORMS
 from normexp.run import RunConfig
 from normexp.tasks import Batch
-from normexp.training.probe import Signal
+from normexp.training.signal import Signal
 from normexp.training.trainer import Trainer
 
 

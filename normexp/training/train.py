@@ -17,7 +17,7 @@ from normexp.streams import seed_of
 from normexp.tasks import Batch
 from normexp.training.death import locate_step, locate_validation, replay
 from normexp.training.modes import kept_statistics, mode_signal
-from normexp.training.probe import forward_signal, gradient_sizes, signal_rows
+from normexp.training.signal import forward_signal, gradient_sizes, signal_rows
 from normexp.training.trainer import Step, Trainer, parameter_count
 
 Report = Callable[[int, float, float, tuple[float, ...]], None]

@@ -17,7 +17,7 @@ from normexp.training import train as train_module
 from normexp.training.attention import attention_sizes
 from normexp.training.death import locate_step, replay
 from normexp.training.modes import kept_statistics, mode_signal
-from normexp.training.probe import Signal, forward_signal, gradient_sizes, rms, signal_rows
+from normexp.training.signal import Signal, forward_signal, gradient_sizes, rms, signal_rows
 from normexp.training.train import Training, train
 from normexp.training.trainer import Trainer
 
