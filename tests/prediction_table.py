@@ -72,10 +72,15 @@ def _wide(position: str) -> list[float]:
     return [top_over_bottom(position, seed, **WIDE) for seed in WIDE_SEEDS]
 
 
+def _narrow() -> list[float]:
+    return [top_over_bottom("post", seed) for seed in NARROW_SEEDS]
+
+
 def _cosines(position: str) -> list[float]:
     return [float(np.mean([top_cosine(position, depth, seed) for seed in SEEDS])) for depth in DEPTHS]
 
 
+NARROW_SEEDS = range(12)
 XIONG, DEEPNET, NOCI = "2002.04745", "2203.00555", "2206.03126"
 CLAIMS = (
     Claim(
@@ -106,7 +111,10 @@ CLAIMS = (
         "Post: W2's gradient rises with the layer",
         f"{XIONG}, Fig. 3a",
         "above 1, L = 20",
-        lambda: f"{geometric(_wide('post')):.2g} at width 128; seeds {_range(_wide('post'))}",
+        lambda: (
+            f"{geometric(_wide('post')):.2g} at width 128, seeds {_range(_wide('post'))}; "
+            f"{geometric(_narrow()):.2g} at width 64, seeds {_range(_narrow())}"
+        ),
     ),
     Claim(
         "Pre: it is flat",

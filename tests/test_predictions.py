@@ -7,6 +7,7 @@ found contradicts the paper, the test holds what is found and says so. Papers by
 import itertools
 import math
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -264,3 +265,6 @@ def test_the_table_has_every_claim() -> None:
     assert len(lines) == len(CLAIMS) + 2
     assert {line.count("|") for line in lines} == {5}
     assert [line for line in lines if re.search(r"\b(nan|inf)\b", line)] == lines[-1:]
+    shown = (Path(__file__).parent.parent / "docs" / "predictions.md").read_text("utf-8")
+    stated = [line.rsplit("|", 2)[0] for line in lines]
+    assert [line.rsplit("|", 2)[0] for line in shown.splitlines() if line.startswith("|")] == stated
