@@ -222,6 +222,28 @@ def test_many_lines_are_spread_over_panels() -> None:
     assert {label for _, label, _ in placed} == {f"norm {norm}, lr {lr}" for norm in axes["norm"] for lr in axes["lr"]}
 
 
+def test_labels_stand_in_panels_of_their_own_with_the_keys_that_vary_there() -> None:
+    norms = [({"label": "norms", "norm": norm, "position": "pre"}, norm) for norm in ("ln", "rms")]
+    positions = [({"label": "positions", "norm": "ln", "position": name}, name) for name in ("pre", "post")]
+    assert place(norms + positions) == [
+        ("norms", "norm ln", "ln"),
+        ("norms", "norm rms", "rms"),
+        ("positions", "position pre", "pre"),
+        ("positions", "position post", "post"),
+    ]
+
+
+def test_a_run_under_two_labels_is_drawn_under_both() -> None:
+    one = made.plan({"lr": [1e-3, 1e-2]}, depth=2)
+    points = [replace(point, label=label) for label in ("a", "b") for point in one.points]
+    plan = replace(one, points=tuple(points))
+    records = {run_id: made.done(config, 1.9) for run_id, config in plan.configs.items()}
+    assert [curve.panel for curve in curves_of(plan, records).curves] == ["a", "a", "b", "b"]
+    found = figuredata.lr_sensitivity(plan, tables.runs(plan, records))
+    assert found is not None
+    assert [line.panel for line in found.lines] == ["a", "b"]
+
+
 def test_too_many_lines_are_left_out_and_counted() -> None:
     plan = made.plan({"lr": [index * 1e-5 for index in range(1, 201)]})
     records = {run_id: made.done(config, 1.9) for run_id, config in plan.configs.items()}

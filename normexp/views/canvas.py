@@ -150,7 +150,7 @@ def panel_figure(
         figure.suptitle(shown(title), fontsize=11)
         axes = list(figure.subplots(rows, columns, sharey=share_y, squeeze=False).flat)
         for ax, (name, found) in zip(axes, panels.items(), strict=False):
-            ax.set_title(shown(name), pad=10)
+            ax.set_title(shown(name), pad=18)
             draw(ax, found)
         for index, ax in enumerate(axes):
             ax.set_axis_on() if index < len(panels) else ax.set_axis_off()

@@ -125,13 +125,13 @@ class LayerSignal:
 
 
 def curves(plan: Plan, records: Mapping[str, RunRecord], traces: Callable[[str], Traces]) -> Curves:
-    """The curve of each done run once, whichever points it answers. `traces` reads those of a run id."""
-    asked: dict[str, list[Mapping[str, Value]]] = {}
+    """The curve of each done run once under each label, whichever points it answers. `traces` reads those of a run."""
+    asked: dict[tuple[str, str], list[Mapping[str, Value]]] = {}
     for point in plan.points:
         run_id = point.config.run_id
         if run_id in records and records[run_id].result is not None:
-            asked.setdefault(run_id, []).append({"label": point.label, **point.values})
-    placed = place([(_merged(values), run_id) for run_id, values in asked.items()])
+            asked.setdefault((point.label, run_id), []).append({"label": point.label, **point.values})
+    placed = place([(_merged(values), run_id) for (_, run_id), values in asked.items()])
     found = [_curve(panel, label, records[run_id], traces(run_id)) for panel, label, run_id in placed]
     return Curves(title=plan.title or plan.name, curves=found, omitted=len(asked) - len(found))
 
@@ -160,9 +160,10 @@ def lr_sensitivity(plan: Plan, runs: pd.DataFrame) -> Sensitivities | None:
     lines: dict[tuple[Value, ...], list[Cell]] = {}
     for cell in cells(plan, runs):
         lines.setdefault(tuple(value for key, value in cell.values.items() if key != "lr"), []).append(cell)
-    same: dict[tuple[str, ...], list[list[Cell]]] = {}
+    same: dict[tuple[Value, ...], list[list[Cell]]] = {}
     for line in lines.values():
-        same.setdefault(tuple(run["run_id"] for cell in line for run in cell.runs), []).append(line)
+        label, run_ids = line[0].values.get("label", ""), [run["run_id"] for cell in line for run in cell.runs]
+        same.setdefault((label, *run_ids), []).append(line)
     items = []
     for twins in same.values():
         others = [{key: value for key, value in line[0].values.items() if key != "lr"} for line in twins]

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from normexp.views.labels import values_text
 
-LABELS = 12
+LABELS = 14
 """Distinct lines in a panel at most."""
 TWINS = 48
 """Lines in a panel at most, those that differ by seed alone included."""
@@ -31,12 +31,15 @@ def place(items: Sequence[tuple[Texts, Item]]) -> list[tuple[str, str, Item]]:
     if varying != ["seed"]:
         varying = [key for key in varying if key != "seed"]
     facets = _facets([texts for texts, _ in items], varying)
-    panels: dict[str, list[tuple[str, str, Item]]] = {}
+    panels: dict[str, list[tuple[Texts, Item]]] = {}
     for texts, item in items:
-        panel = values_text({key: texts[key] for key in facets})
-        label = values_text({key: texts[key] for key in varying if key not in facets})
-        panels.setdefault(panel, []).append((panel, label, item))
-    return [line for lines in list(panels.values())[:PANELS] for line in _first(lines)]
+        panels.setdefault(values_text({key: texts[key] for key in facets}), []).append((texts, item))
+    lines = []
+    for panel, found in list(panels.items())[:PANELS]:
+        keys = [key for key in varying if key not in facets]
+        told = [key for key in keys if len({texts[key] for texts, _ in found}) > 1] or keys
+        lines += _first([(panel, values_text({key: texts[key] for key in told}), item) for texts, item in found])
+    return lines
 
 
 def _first(lines: Sequence[tuple[str, str, Item]]) -> list[tuple[str, str, Item]]:
@@ -45,7 +48,10 @@ def _first(lines: Sequence[tuple[str, str, Item]]) -> list[tuple[str, str, Item]
 
 
 def _facets(items: Sequence[Texts], varying: Sequence[str]) -> tuple[str, ...]:
-    """The keys that tell panels apart: the fewest panels that hold their lines, and no `post/pre` panel if possible."""
+    """The keys that tell panels apart: the fewest panels that hold their lines, and no `post/pre` panel if possible.
+
+    What a user has put under different labels stands in different panels.
+    """
     distinct = {tuple(texts[key] for key in varying) for texts in items}
 
     def cost(keys: tuple[str, ...]) -> tuple[bool, int, bool]:
@@ -57,4 +63,5 @@ def _facets(items: Sequence[Texts], varying: Sequence[str]) -> tuple[str, ...]:
         merged = any("/" in text for panel in counts for text in panel)
         return max(counts.values()) > LABELS, len(counts), merged
 
-    return min((keys for size in range(4) for keys in combinations(varying, size)), key=cost)
+    choices = [keys for size in range(4) for keys in combinations(varying, size)]
+    return min((keys for keys in choices if ("label" in keys) == ("label" in varying)), key=cost)
