@@ -34,7 +34,7 @@ class Key:
     where it does not, the key takes its `neutral` value, which is what the program did before the key
     existed and never changes. `synonyms` maps values to the one that means the same. An `interacting` key
     decides whether others matter, what auto stands for, or which values clash; any other changes nothing
-    but itself.
+    but itself. A plugin may add choices of an `extensible` key.
     """
 
     kind: type
@@ -50,6 +50,7 @@ class Key:
     matters_when: str = "always"
     synonyms: Mapping[Any, Any] = field(default_factory=lambda: MappingProxyType({}))
     interacting: bool = False
+    extensible: bool = False
 
     def parse(self, text: str) -> Value:
         """The value that a plain (unquoted) YAML scalar stands for. Raises ValueError with what to write."""
@@ -117,7 +118,8 @@ class Key:
         if word in words:
             return word
         near = difflib.get_close_matches(word, words, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        missing = "; give the file of a plugin's with --plugin" if self.extensible else ""
+        hint = f"; did you mean {near[0]}?" if near else missing
         raise ValueError(f"{text!r} is not one of {', '.join(words)}{hint}")
 
     def _number(self, text: str) -> int | float:

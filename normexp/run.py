@@ -23,6 +23,7 @@ from normexp.matters import (
     POST_SHARE,
     attends,
     block_norm,
+    has_blocks,
     keys_of_rows,
 )
 from normexp.norms import NORMS
@@ -61,13 +62,16 @@ class RunConfig:
         "the norm of every door that the scheme opens",
         choices=lambda: (*NORMS, "none"),
         interacting=True,
-        **BLOCKS,
+        extensible=True,
+        matters=has_blocks,
+        matters_when="the scheme opens a door",
     )
     position: str = _key(
         "pre",
         "the scheme: where norms stand and how branches are scaled",
         choices=lambda: tuple(SCHEMES),
         interacting=True,
+        extensible=True,
         **BLOCKS,
     )
     post_share: float = _key(
@@ -80,6 +84,7 @@ class RunConfig:
         neutral="ln",
         choices=lambda: ("auto", *NORMS, "none"),
         interacting=True,
+        extensible=True,
     )
     mixer: str = _key(
         "attention",
@@ -132,7 +137,11 @@ class RunConfig:
     )
     lr: float = _key(1e-3, "peak learning rate", low=0, low_open=True, high=1e30)
     warmup: int = _key(0, "updates of linear warm-up: update t uses lr * min(1, t / warmup)", low=0, synonyms={1: 0})
-    schedule: str = _key("constant", "what follows the warm-up", choices=("constant", "cosine", "inverse_sqrt"))
+    schedule: str = _key(
+        "constant",
+        "what follows the warm-up: cosine to 0 at the end, or inverse_sqrt: times sqrt(w / t), w the warm-up or 1",
+        choices=("constant", "cosine", "inverse_sqrt"),
+    )
     beta1: float = _key(0.9, "decay of Adam's first moment", low=0, high=1, high_open=True, **ADAM)
     beta2: float = _key(0.999, "decay of Adam's second moment", low=0, high=1, high_open=True, **ADAM)
     weight_decay: float = _key(0.0, "never on norm gains or biases", low=0)

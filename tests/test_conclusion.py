@@ -17,7 +17,7 @@ def test_conclusion_names_the_axis_that_separates() -> None:
     text = conclusion(plan, runs_of(plan, ["plateau", "plateau", "2.5", "plateau", "1.9", "1.8", "2.0", "1.7"]))
     assert text == (
         "5 of 8 finished runs learned; 3 ended on a plateau. "
-        "What separates them most is position (learned: post 1 of 4, pre 4 of 4). "
+        "What separates them most is position (learned, all else equal: post 1 of 4, pre 4 of 4). "
         "Lowest final loss: 1.700 with position pre, warmup 200, lr 0.00316 (floor 1.500, guess 4.070)."
     )
 
@@ -29,11 +29,12 @@ def test_conclusion_names_what_all_that_did_not_learn_share() -> None:
     plan = made.plan({"position": ["post", "pre"], "lr": [1e-4, 1e-3, 1e-2], "warmup": [0, 9]})
     ends = ["1.9"] * 3 + ["plateau"] * 3 + ["1.9"] * 6
     text = conclusion(plan, runs_of(plan, ends))
-    assert "is position (learned: post 3 of 6, pre 6 of 6). Lowest" in text
+    assert "is position (learned, all else equal: post 3 of 6, pre 6 of 6). Lowest" in text
     plan = made.plan({"lr": [1e-4, 1e-3, 1e-2], "position": ["post", "pre"], "warmup": [0, 9]})
     text = conclusion(plan, runs_of(plan, ["1.9"] * 8 + ["plateau"] * 2 + ["1.9"] * 2))
     assert (
-        "lr (learned: 0.0001 4 of 4, 0.001 4 of 4, 0.01 2 of 4). All 2 that did not learn have position post." in text
+        "lr (learned, all else equal: "
+        "0.0001 4 of 4, 0.001 4 of 4, 0.01 2 of 4). All 2 that did not learn have position post." in text
     )
 
 
@@ -59,7 +60,7 @@ def test_an_axis_with_many_values_is_told_by_its_ends() -> None:
     rates = [index * 1e-4 for index in range(1, 21)]
     plan = made.plan({"lr": rates})
     text = conclusion(plan, runs_of(plan, ["1.8"] * 19 + ["nan@5"]))
-    assert "(learned: 0.0001 1 of 1, 0.002 0 of 1)" in text
+    assert "(learned, all else equal: 0.0001 1 of 1, 0.002 0 of 1)" in text
 
 
 def test_what_still_falls_on_its_plateau_is_told() -> None:
@@ -83,9 +84,11 @@ def test_an_axis_is_judged_among_partners_only() -> None:
     )
     ends = ["1.6", "1.7", "1.8", "1.9"]
     text = conclusion(plan, runs_of(plan, [*ends, "1.9", "nan@3", "1.9", "nan@5"]))
-    assert "is lr (learned: 0.001 2 of 2, 0.0001 0 of 2). Lowest" in text, "not 6 of 6; and norm makes no difference"
+    assert "is lr (learned, all else equal: 0.001 2 of 2, 0.0001 0 of 2). Lowest" in text, (
+        "not 6 of 6; and norm makes no difference"
+    )
     text = conclusion(plan, runs_of(plan, [*ends, "nan@2", "nan@3", "nan@4", "nan@5"]))
-    assert "is norm (learned: ln 2 of 2, rms 2 of 2, none 0 of 2). Lowest" in text, "not 0 of 4"
+    assert "is norm (learned, all else equal: ln 2 of 2, rms 2 of 2, none 0 of 2). Lowest" in text, "not 0 of 4"
 
 
 def test_an_axis_without_complete_partners_is_not_spoken_of() -> None:
@@ -94,7 +97,9 @@ def test_an_axis_without_complete_partners_is_not_spoken_of() -> None:
         made.plan({"position": ["post"], "warmup": [0], "depth": [2, 4]}),
     )
     text = conclusion(plan, runs_of(plan, ["1.6", "1.7", "nan@3", "1.9"]))
-    assert "is depth (learned: 2 1 of 2, 4 2 of 2). Lowest" in text, "no word of post or warmup 0: they go together"
+    assert "is depth (learned, all else equal: 2 1 of 2, 4 2 of 2). Lowest" in text, (
+        "no word of post or warmup 0: they go together"
+    )
     text = conclusion(plan, runs_of(plan, ["1.6", "1.7", "nan@3", "nan@4"]))
     assert "separates" not in text
     assert "No axis" not in text
@@ -107,10 +112,12 @@ def test_a_value_tried_only_where_nothing_learns_is_not_blamed() -> None:
         made.plan({"lr": [1e-3], "position": ["pre"], "warmup": [9]}),
     )
     text = conclusion(plan, runs_of(plan, ["nan@3", "1.7", "nan@3", "1.7", "1.6"]))
-    assert "is position (learned: post 0 of 2, pre 2 of 2). Lowest" in text, "warmup's one pair learned both times"
+    assert "is position (learned, all else equal: post 0 of 2, pre 2 of 2). Lowest" in text, (
+        "warmup's one pair learned both times"
+    )
 
 
 def test_partners_need_results() -> None:
     plan = made.plan({"norm": ["ln", "rms"], "lr": [1e-3, 1e-2]})
     text = conclusion(plan, runs_of(plan, ["1.6", "1.7", "pending", "nan@3"]))
-    assert "is norm (learned: ln 1 of 1, rms 0 of 1)." in text, "where lr is 0.01"
+    assert "is norm (learned, all else equal: ln 1 of 1, rms 0 of 1)." in text, "where lr is 0.01"

@@ -53,7 +53,7 @@ def _shelf(store: Store) -> Shelf:
     try:
         plan, records = store.read_plan(), store.records()
     except UserError as fault:
-        return Shelf(folder=name, told=f"cannot be read: {fault.complaints[0]}")
+        return Shelf(folder=name, ended=len(store.ended()), told=f"cannot be read: {fault.complaints[0]}")
     counts = Counter(record.result_word for record in records.values())
     told = ", ".join(f"{count} {word}" for word, count in counts.most_common())
     return Shelf(folder=name, runs=len(plan.configs), ended=len(records), told=told)

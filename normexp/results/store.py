@@ -187,7 +187,8 @@ class Store:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:
-            self.warnings.append(f"{path} cannot be used ({error}): the run counts as pending")
+            counts = "" if isinstance(error, codec.UnknownRow) else ": the run counts as pending"
+            self.warnings.append(f"{path} cannot be used ({error}){counts}")
             return None
         return record
 

@@ -81,14 +81,14 @@ def _difference(plan: Plan, found: Sequence[Cell], done: Sequence[Run]) -> str:
     compared = {axis: told for axis, told in shares.items() if told}
     if not compared:
         return ""
-    widest = max(compared, key=lambda axis: _spread(compared[axis]))
+    widest = max(compared, key=lambda axis: (_by_several(compared[axis]), _spread(compared[axis])))
     told = compared.pop(widest)
     if _spread(told) == 0:
         return "No axis changes how many learn." if len(compared) + 1 == len(shares) else ""
     if len(told) > LISTED_VALUES:
         told = [max(told, key=_share), min(told, key=_share)]
     texts = [f"{value_text(widest, value)} {learned} of {count}" for value, learned, count in told]
-    separated = f"What separates them most is {widest} (learned: {', '.join(texts)})."
+    separated = f"What separates them most is {widest} (learned, all else equal: {', '.join(texts)})."
     return " ".join([separated, *_shared_fate(compared, found, sum(run["outcome"] != Outcome.LEARNED for run in done))])
 
 
@@ -132,6 +132,12 @@ def _share(told: tuple[Value, int, int]) -> float:
 def _spread(told: Sequence[tuple[Value, int, int]]) -> float:
     shares = [_share(value) for value in told]
     return max(shares) - min(shares)
+
+
+def _by_several(told: Sequence[tuple[Value, int, int]]) -> bool:
+    """Whether the values differ by more than one run: chance alone may make one."""
+    losses = [count - learned for _, learned, count in told]
+    return max(losses) - min(losses) > 1
 
 
 def _best(cell: Cell, found: Sequence[Cell]) -> str:
