@@ -193,7 +193,7 @@ class TestRefusals:
             (["depht=3"], "did you mean depth?"),
             (["depth"], "has no '='"),
             (["depth=1,2"], "only norm takes several values here"),
-            (["name=x"], "a benchmark has no name"),
+            (["name=x"], "one network has no name"),
             (["depth=0"], "no norms to time: write depth=1 or more"),
             (["width=10", "heads=4"], "heads: 4 does not divide width 10"),
         ],

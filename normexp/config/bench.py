@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from normexp.config.network import one_network
 from normexp.config.overrides import read_overrides
 from normexp.config.yamlfile import Notes
 from normexp.errors import UserError
@@ -91,19 +92,9 @@ def read_model(texts: Sequence[str]) -> tuple[dict[str, RunConfig], str]:
     Raises UserError.
     """
     notes = Notes()
-    values: dict[str, Value] = {}
-    norms: list[str] = [*STEP_NORMS]
-    for override in read_overrides(texts, notes):
-        if override.axis is None:
-            notes.fault(f"{override.origin}: a benchmark has no {override.key}: leave it out")
-        elif override.key == "norm":
-            given = [str(norm) for norm in override.axis]
-            norms = list(dict.fromkeys([STEP_NORMS[0], *given, STEP_NORMS[-1]]))
-        elif override.axis.count > 1:
-            notes.fault(f"{override.origin}: only norm takes several values here: write {override.key}=one of them")
-        else:
-            values[override.key] = override.axis.value(0)
+    values, given = one_network(read_overrides(texts, notes), notes, several="norm")
     notes.fail_if_any()
+    norms = list(dict.fromkeys([STEP_NORMS[0], *map(str, given or STEP_NORMS), STEP_NORMS[-1]]))
     try:
         configs = {norm: RunConfig(**{**values, "norm": norm}) for norm in norms}  # type: ignore[arg-type]
     except ValueError as error:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from normexp.config import grid, sweepfile
-from normexp.config.overrides import read_overrides
+from normexp.config.overrides import Override, read_overrides
 from normexp.config.yamlfile import Notes
 from normexp.errors import UserError
 from normexp.keys import Value
@@ -36,16 +36,28 @@ def _from_file(path: str, pairs: Sequence[str]) -> RunConfig:
 
 def _from_pairs(pairs: Sequence[str]) -> RunConfig:
     notes = Notes()
-    values: dict[str, Value] = {}
-    for override in read_overrides(pairs, notes):
-        if override.axis is None:
-            notes.fault(f"{override.origin}: a network has no {override.key}: leave it out")
-        elif override.axis.count > 1:
-            notes.fault(f"{override.origin}: one network has one value: write {override.key}=value")
-        else:
-            values[override.key] = override.axis.value(0)
+    values, _ = one_network(read_overrides(pairs, notes), notes)
     notes.fail_if_any()
     try:
         return RunConfig(**values)  # type: ignore[arg-type]
     except ValueError as fault:
         raise UserError(*(f"--config: {line}" for line in str(fault).splitlines())) from fault
+
+
+def one_network(
+    overrides: Iterable[Override], notes: Notes, *, several: str = ""
+) -> tuple[dict[str, Value], Sequence[Value]]:
+    """The values of overrides that describe one network, and those of the one key that may have several."""
+    values: dict[str, Value] = {}
+    many: list[Value] = []
+    for override in overrides:
+        if override.axis is None:
+            notes.fault(f"{override.origin}: one network has no {override.key}: leave it out")
+        elif override.key == several:
+            many = list(override.axis)
+        elif override.axis.count > 1:
+            why = f"only {several} takes several values here" if several else "one network has one value"
+            notes.fault(f"{override.origin}: {why}: write {override.key}=value")
+        else:
+            values[override.key] = override.axis.value(0)
+    return values, many

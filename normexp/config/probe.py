@@ -75,11 +75,11 @@ def read(overrides: Sequence[str], seeds: int | None, quantity: str | None) -> R
 
 
 def _networks(plan: Plan, fixed: Mapping[str, Value]) -> dict[str, list[Point]]:
-    """Points by the name of their network: the axes that vary, or what was given, or norm and position."""
+    """Points by the name of their network: the axes that vary, or norm and position."""
     varying = [key for key in plan.axes if key != "seed" and key not in fixed]
     found: dict[str, list[Point]] = {}
     for point in plan.points:
-        values = {key: point.values[key] for key in varying} or fixed
-        values = values or {key: KEYS[key].default for key in ("norm", "position")}
+        values = {key: point.values[key] for key in varying}
+        values = values or {key: getattr(point.config, key) for key in ("norm", "position")}
         found.setdefault(heading(tuple(values), tuple(values.values())), []).append(point)
     return found

@@ -135,8 +135,9 @@ class View:
 
 
 def names_of(plan: Plan) -> dict[str, str]:
-    """Run id to the first point that it answers: `position post, lr 0.003`."""
+    """Run id to the first point that it answers: `position post, lr 0.003`; the id itself where nothing varies."""
     names: dict[str, str] = {}
     for point in plan.points:
-        names.setdefault(point.config.run_id, values_text({"label": point.label, **point.values}))
+        run_id = point.config.run_id
+        names.setdefault(run_id, values_text({"label": point.label, **point.values}) or run_id)
     return names
