@@ -1,8 +1,9 @@
 """Step time of normexp's training step beside a plain eager loop of the same network, alternating in one process.
 
-The plain loop is torch as its documentation writes it: zero_grad, forward, backward, fused Adam; no checks.
-Both run in a process set up as a worker is. Prints
-the median ratio with its quartiles, and writes benchmarks/step.csv.
+The plain loop is torch as its documentation writes it: zero_grad, forward, backward, fused Adam; no checks. Both run in
+a process set up as a worker is. The limit is what the step's matrix products take alone, with weights and results in
+place: three for each matrix (forward, gradient of the input, gradient of the weights), timed in turn with the steps.
+Prints the median ratio with its quartiles and the share of the limit, and writes benchmarks/step.csv.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from torch import nn
 from torch.nn import functional
 
 from normexp.execute.heap import keep_freed_memory
@@ -63,18 +65,41 @@ def checked_step(config: RunConfig) -> Callable[[Batch], None]:
     return step
 
 
+def matrix_products(config: RunConfig) -> Callable[[], None]:
+    """All matrix products of one step on the shapes that it has, and nothing else."""
+    tokens = config.batch * config.seq_len
+    pairs = []
+    for module in build(config).modules():
+        if isinstance(module, nn.Linear):
+            x, grad = torch.randn(tokens, module.in_features), torch.randn(tokens, module.out_features)
+            weight = module.weight.detach()
+            pairs += [(x, weight.t()), (grad, weight), (grad.t(), x)]
+    outs = [torch.mm(a, b) for a, b in pairs]
+
+    def products() -> None:
+        for (a, b), out in zip(pairs, outs, strict=True):
+            torch.mm(a, b, out=out)
+
+    return products
+
+
+def seconds_of(work: Callable[[], None]) -> float:
+    """Wall time."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
 def seconds(step: Callable[[Batch], None], batch: Batch) -> float:
     """Wall time of one step."""
-    start = time.perf_counter()
-    step(batch)
-    return time.perf_counter() - start
+    return seconds_of(lambda: step(batch))
 
 
 def measure(config: RunConfig) -> dict[str, object]:
     """Alternate the two on the same batches."""
-    ours, plain = checked_step(config), plain_step(config)
+    ours, plain, products = checked_step(config), plain_step(config), matrix_products(config)
     batches = Task(config).batches(0, config.batch)
-    ratios, ours_ms, plain_ms = [], [], []
+    ratios, ours_ms, plain_ms, limit_ms = [], [], [], []
     for number, batch in enumerate(itertools.islice(batches, PAIRS + WARMUP)):
         if number % 2:
             one, other = seconds(ours, batch), seconds(plain, batch)
@@ -84,12 +109,15 @@ def measure(config: RunConfig) -> dict[str, object]:
             ratios.append(one / other)
             ours_ms.append(1e3 * one)
             plain_ms.append(1e3 * other)
+            limit_ms.append(1e3 * seconds_of(products))
     low, median, high = statistics.quantiles(ratios, n=4)
     keys = ("depth", "norm", "position", "mixer")
     return {
         **{key: getattr(config, key) for key in keys},
         "ours_ms": round(statistics.median(ours_ms), 2),
         "plain_ms": round(statistics.median(plain_ms), 2),
+        "limit_ms": round(statistics.median(limit_ms), 2),
+        "of_limit": round(statistics.median(limit_ms) / statistics.median(ours_ms), 3),
         "ratio": round(median, 3),
         "ratio_low": round(low, 3),
         "ratio_high": round(high, 3),
