@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import io
 import math
 from pathlib import Path
+from typing import Any, get_type_hints
 
 import pytest
 import torch
@@ -33,9 +36,20 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder / "bench", done.output
 
 
+def from_csv(text: str) -> list[Timing]:
+    """The rows of a file."""
+    kinds = get_type_hints(Timing)
+
+    def cell(kind: type, text: str) -> Any:
+        return math.nan if kind is float and text == "" else kind(text)
+
+    lines = csv.DictReader(io.StringIO(text))
+    return [Timing(**{name: cell(kinds[name], text) for name, text in line.items()}) for line in lines]
+
+
 @pytest.fixture(scope="module")
 def rows(out: tuple[Path, str]) -> list[Timing]:
-    return view.from_csv((out[0] / "bench.csv").read_text("utf-8"))
+    return from_csv((out[0] / "bench.csv").read_text("utf-8"))
 
 
 def made(**seconds: list[float]) -> Rounds:
@@ -82,9 +96,7 @@ class TestRows:
     def test_csv_round_trip(self, rows: list[Timing], out: tuple[Path, str]) -> None:
         text = view.to_csv(rows)
         assert text == (out[0] / "bench.csv").read_text("utf-8")
-        assert repr(view.from_csv(text)) == repr(rows)
-        with pytest.raises(ValueError, match="columns"):
-            view.from_csv("norm,ratio\nln,1\n")
+        assert repr(from_csv(text)) == repr(rows)
 
 
 class TestMeasuring:
@@ -251,7 +263,7 @@ def test_a_busy_machine_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert done.exit_code == 0
         assert (f"warning: load {load}" in done.output) == warned
         assert ("not all have a processor of their own" in done.output) == (load == 1.5)
-    assert not [row for row in view.from_csv((tmp_path / "bench" / "bench.csv").read_text()) if row.part == STEP]
+    assert not [row for row in from_csv((tmp_path / "bench" / "bench.csv").read_text()) if row.part == STEP]
 
 
 def test_the_processor_has_a_name(tmp_path: Path) -> None:

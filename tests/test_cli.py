@@ -311,7 +311,7 @@ def gone(pids: list[int], seconds: float) -> bool:
 class TestStopping:
     """Long runs, two at a time, and one finished: then a signal to the driver, or to its whole group."""
 
-    STOP_SECONDS = 30.0
+    STOP_SECONDS = 10.0
 
     @pytest.fixture
     def driver(self, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:

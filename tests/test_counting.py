@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from normexp.config import grid, sweepfile
+from normexp.config import grid, structure, sweepfile
 from normexp.config.axes import Axis
 from normexp.errors import UserError
 from normexp.run import KEYS, RunConfig
@@ -40,14 +40,14 @@ def test_a_huge_grid_is_counted_and_refused_unbuilt(text: str, points: int, monk
 
 
 def test_a_large_grid_is_counted_exactly_by_few_structures(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = []
-    init = RunConfig.__post_init__
-    monkeypatch.setattr(RunConfig, "__post_init__", lambda run: made.append(1) or init(run))
+    settled = []
+    settle = structure._settle
+    monkeypatch.setattr(structure, "_settle", lambda asked: settled.append(1) or settle(asked))
     count = counted(
         "grid: {norm: [none, ln], position: [pre, post], lr: {logspace: [1e-5, 1, 2500]}, seed: {range: [0, 99, 1]}}"
     )
     assert count == grid.Count(points=10**6, runs=750_000, redundant=250_000, excluded=0, exact=True)
-    assert len(made) <= 12
+    assert len(settled) == 4, "one for each norm and position"
 
 
 def test_many_structures_are_not_counted_exactly() -> None:

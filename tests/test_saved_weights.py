@@ -212,3 +212,15 @@ class TestByRunId:
         assert run(app, ["convert", "d1-ln-pre", "rms.safetensors", "--to", "rms"]).exit_code == 0
         config, _ = network_from(Path("rms.safetensors").read_bytes(), origin="")
         assert config.norm == "rms"
+
+
+def test_a_damaged_file_is_not_taken_for_weights(tmp_path: Path) -> None:
+    """Neither here, where the run is made again, nor by another sweep that looks for them."""
+    swept, _ = sweep(tmp_path, plan(), save_weights=True)
+    first, second = (swept.store.folder / "runs" / run_id / WEIGHTS for run_id in plan().configs)
+    first.write_bytes(first.read_bytes()[:500])
+    second.write_bytes(b"")
+    assert len(work(tmp_path, plan(), save_weights=True).todo) == 2
+    other, told = sweep(tmp_path, plan("other"), save_weights=True)
+    assert told[0] == 2
+    assert all(other.store.has_weights(run_id) for run_id in plan().configs)

@@ -8,7 +8,7 @@ import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 from normexp.timing import BOTH, FORWARD, STEP, Timing
 from normexp.views.labels import plural
@@ -89,19 +89,6 @@ def to_csv(rows: Sequence[Timing]) -> str:
     for row in rows:
         writer.writerow({name: "" if value != value else value for name, value in dataclasses.asdict(row).items()})
     return text.getvalue()
-
-
-def from_csv(text: str) -> list[Timing]:
-    """The rows back. Raises ValueError for anything else."""
-    kinds = get_type_hints(Timing)
-    reader = csv.DictReader(io.StringIO(text), restval="")
-    if list(reader.fieldnames or []) != list(kinds):
-        raise ValueError(f"its columns are not {', '.join(kinds)}")
-    return [Timing(**{name: _cell(kinds[name], text) for name, text in line.items()}) for line in reader]
-
-
-def _cell(kind: type, text: str) -> Any:
-    return math.nan if kind is float and text == "" else kind(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
