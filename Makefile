@@ -35,9 +35,9 @@ article-quick: $(STAMP)
 	for config in $(ARTICLE); do $(BIN)/normexp sweep $$config eval_every=1500 --scale 0.1 --out results/article-quick || exit $$?; done
 
 bench: $(STAMP)
-	$(BIN)/python benchmarks/step.py
-	$(BIN)/python benchmarks/overhead.py
-	$(BIN)/python benchmarks/scaling.py
+	$(BIN)/python -m benchmarks.step
+	$(BIN)/python -m benchmarks.overhead
+	$(BIN)/python -m benchmarks.scaling
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

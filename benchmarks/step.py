@@ -8,18 +8,16 @@ Prints the median ratio with its quartiles and the share of the limit, and write
 
 from __future__ import annotations
 
-import csv
 import itertools
-import os
 import statistics
-import time
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 
 import torch
 from torch import nn
 from torch.nn import functional
 
+from benchmarks.harness import say, say_machine, seconds, spread, write_csv
 from normexp.execute.heap import keep_freed_memory
 from normexp.nn.network import build
 from normexp.run import RunConfig
@@ -36,7 +34,6 @@ CONFIGS = [
 ]
 PAIRS = 150
 WARMUP = 10
-MAX_LOAD = 0.3
 
 
 def plain_step(config: RunConfig) -> Callable[[Batch], None]:
@@ -83,18 +80,6 @@ def matrix_products(config: RunConfig) -> Callable[[], None]:
     return products
 
 
-def seconds_of(work: Callable[[], None]) -> float:
-    """Wall time."""
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-
-def seconds(step: Callable[[Batch], None], batch: Batch) -> float:
-    """Wall time of one step."""
-    return seconds_of(lambda: step(batch))
-
-
 def measure(config: RunConfig) -> dict[str, object]:
     """Alternate the two on the same batches."""
     ours, plain, products = checked_step(config), plain_step(config), matrix_products(config)
@@ -102,15 +87,15 @@ def measure(config: RunConfig) -> dict[str, object]:
     ratios, ours_ms, plain_ms, limit_ms = [], [], [], []
     for number, batch in enumerate(itertools.islice(batches, PAIRS + WARMUP)):
         if number % 2:
-            one, other = seconds(ours, batch), seconds(plain, batch)
+            one, other = seconds(partial(ours, batch)), seconds(partial(plain, batch))
         else:
-            other, one = seconds(plain, batch), seconds(ours, batch)
+            other, one = seconds(partial(plain, batch)), seconds(partial(ours, batch))
         if number >= WARMUP:
             ratios.append(one / other)
             ours_ms.append(1e3 * one)
             plain_ms.append(1e3 * other)
-            limit_ms.append(1e3 * seconds_of(products))
-    low, median, high = statistics.quantiles(ratios, n=4)
+            limit_ms.append(1e3 * seconds(products))
+    median, low, high = spread(ratios)
     keys = ("depth", "norm", "position", "mixer")
     return {
         **{key: getattr(config, key) for key in keys},
@@ -118,9 +103,9 @@ def measure(config: RunConfig) -> dict[str, object]:
         "plain_ms": round(statistics.median(plain_ms), 2),
         "limit_ms": round(statistics.median(limit_ms), 2),
         "of_limit": round(statistics.median(limit_ms) / statistics.median(ours_ms), 3),
-        "ratio": round(median, 3),
-        "ratio_low": round(low, 3),
-        "ratio_high": round(high, 3),
+        "ratio": median,
+        "ratio_low": low,
+        "ratio_high": high,
     }
 
 
@@ -128,18 +113,12 @@ def main() -> None:
     """Measure, print, write."""
     torch.set_num_threads(1)
     keep_freed_memory()
-    load = os.getloadavg()[0]
-    print(f"torch {torch.__version__}, one thread, {PAIRS} pairs a row; load at the start {load:.2f}")
-    if load > MAX_LOAD:
-        print(f"warning: the load is above {MAX_LOAD}: something else is running, and the times are too long")
+    say_machine()
     rows = []
     for config in CONFIGS:
         rows.append(measure(config))
-        print("  ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
-    with (Path(__file__).parent / "step.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        say(rows[-1])
+    write_csv("step", rows)
 
 
 if __name__ == "__main__":
