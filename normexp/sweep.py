@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from normexp import plugins
 from normexp.errors import EXIT_OK, EXIT_RUNS_FAILED, UserError
@@ -17,11 +17,14 @@ from normexp.execute.worker import Job
 from normexp.interrupt import Stopped, stoppable
 from normexp.keys import Value
 from normexp.plan import Plan
-from normexp.record import RunRecord, Status
+from normexp.record import Losses, RunRecord, Status
 from normexp.results.store import StorageError, Store
 from normexp.run import KEYS, RunConfig
 from normexp.views import report
 from normexp.views.report import Report
+
+if TYPE_CHECKING:
+    from normexp.tasks import TaskName
 
 MAX_CHECKED_TASKS = 50
 """Tasks that are checked before the first run; those of larger sweeps fail run by run."""
@@ -139,31 +142,37 @@ def _selected(plan: Plan, only: Sequence[str]) -> set[str]:
     return found
 
 
-def check_tasks(configs: Iterable[RunConfig]) -> None:
-    """Raise UserError where a task has nothing to learn, or is too large to make, before any run starts."""
+def check_tasks(configs: Iterable[RunConfig]) -> dict[TaskName, Losses]:
+    """Reference losses of the first tasks.
+
+    Raises UserError where one has nothing to learn, or is too large to make, before any run starts.
+    """
     from normexp.tasks import Task
 
     configs_of_tasks = {Task(config).name: config for config in configs}
+    losses: dict[TaskName, Losses] = {}
     complaints = []
-    for config in list(configs_of_tasks.values())[:MAX_CHECKED_TASKS]:
+    for name, config in list(configs_of_tasks.items())[:MAX_CHECKED_TASKS]:
         try:
-            Task(config).check()  # held by nothing: the tables of one are large
+            losses[name] = Task(config).check()  # the task is held by nothing: its tables are large
         except ValueError as fault:
             complaints.append(str(fault))
         except MemoryError:
             complaints.append(f"the task does not fit into memory: lower seq_len ({config.seq_len}) or order")
     if complaints:
         raise UserError(*complaints)
+    return losses
 
 
-def check(plan: Plan, options: Options) -> None:
-    """Everything that can be refused before anything is written. Raises UserError."""
+def check(plan: Plan, options: Options) -> dict[TaskName, Losses]:
+    """Everything that can be refused before anything is written; what `check_tasks` found. Raises UserError."""
     if options.executor not in EXECUTORS:
         raise UserError(f"--executor {options.executor}: there are {', '.join(EXECUTORS)}")
     if options.executor == "inline" and options.timeout_seconds is not None:
         raise UserError("--timeout: the inline executor has no process to stop: use --executor processes")
-    check_tasks(plan.configs.values())
+    losses = check_tasks(plan.configs.values())
     _selected(plan, options.only)
+    return losses
 
 
 def run_sweep(plan: Plan, options: Options, listener: Listener) -> Swept:
@@ -171,14 +180,14 @@ def run_sweep(plan: Plan, options: Options, listener: Listener) -> Swept:
 
     Raises UserError before anything is written where the plan or the folder cannot be used.
     """
-    check(plan, options)
+    losses = check(plan, options)
     store = Store(options.out / plan.folder)
     with stoppable(), store.lock():
         store.begin(plan, options.argv, force=options.force)
         work = work_of(plan, store, store.records(), options)
         ended: list[RunRecord] = []
         try:
-            _execute(work, store, options, listener, ended)
+            _execute(work, Job(plugins.loaded(), options.save_weights, losses), store, options, listener, ended)
             made = report.rebuild(store, figures=True)
         except Stopped as stop:
             exit_code, why = stop.exit_code, f"stopped by {stop}"
@@ -190,7 +199,7 @@ def run_sweep(plan: Plan, options: Options, listener: Listener) -> Swept:
         return Swept(store=store, report=_unfinished(store), exit_code=exit_code, message=message, stopped=True)
 
 
-def _execute(work: Work, store: Store, options: Options, listener: Listener, ended: list[RunRecord]) -> None:
+def _execute(work: Work, job: Job, store: Store, options: Options, listener: Listener, ended: list[RunRecord]) -> None:
     """Copy what other sweeps have, run the rest, and note in `ended` what is stored."""
     for run_id, (config, other) in list(work.reusable.items()):
         try:
@@ -202,10 +211,7 @@ def _execute(work: Work, store: Store, options: Options, listener: Listener, end
             work.todo.append(config)
     _tell(listener.begin, work.todo, done=work.done, failed=work.failed, reused=len(ended))
     events = EXECUTORS[options.executor](
-        work.todo,
-        jobs=options.jobs,
-        timeout_seconds=options.timeout_seconds,
-        work=Job(plugins.loaded(), options.save_weights),
+        work.todo, jobs=options.jobs, timeout_seconds=options.timeout_seconds, work=job
     )
     try:
         with closing(events):

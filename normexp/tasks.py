@@ -6,7 +6,7 @@ Axes: n sequences, t positions, v vocabulary. All losses are in nats, over targe
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,6 +24,16 @@ BATCHES_A_BLOCK = 64
 MIN_GAP = 0.05
 """Smallest guess - floor of a task from which anything can be read, in nats."""
 
+TaskName = tuple[str | int | float, ...]
+"""All that a task's source, noise, validation set and reference losses depend on."""
+_known: dict[TaskName, Losses] = {}
+
+
+def remember(losses: Mapping[TaskName, Losses]) -> None:
+    """Spare tasks of these names the estimate of their reference losses in this process: it outlasts a short run."""
+    _known.clear()
+    _known.update(losses)
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -40,7 +50,7 @@ class Task:
         self.config = config
         self.source = SOURCES[config.task](config)
         source = (config.task, config.vocab, config.order, config.sharpness, config.task_seed)
-        self.name = ("task", *source, config.label_noise, config.seq_len)
+        self.name: TaskName = ("task", *source, config.label_noise, config.seq_len)
 
     @property
     def first(self) -> int:
@@ -75,6 +85,9 @@ class Task:
     @cached_property
     def losses(self) -> Losses:
         """Floor, guess and bigram, all on the targets of the validation set."""
+        return _known.get(self.name) or self._estimate()
+
+    def _estimate(self) -> Losses:
         inputs, targets = self.validation.inputs_nt, self.validation.targets_nt[:, self.first :]
         per_sequence = self.config.seq_len - self.first
         others = self.source.sample(
@@ -90,14 +103,15 @@ class Task:
             bigram=_cross_entropy(self._noisy(bigram_pv[inputs[:, self.first :], targets])),
         )
 
-    def check(self) -> None:
-        """Raise ValueError where the task has nothing to learn."""
+    def check(self) -> Losses:
+        """The reference losses. Raises ValueError where the task has nothing to learn."""
         losses = self.losses
         if losses.guess - losses.floor < MIN_GAP:
             raise ValueError(
                 f"the task has nothing to learn: its best loss is {losses.floor:.3f}, a context-free guess has "
                 f"{losses.guess:.3f}, and they must differ by {MIN_GAP}: raise sharpness or lower label_noise"
             )
+        return losses
 
     def _noisy(self, probabilities: Probabilities) -> Probabilities:
         noise = self.config.label_noise

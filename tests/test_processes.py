@@ -27,6 +27,7 @@ from normexp.execute.launch import LauncherError
 from normexp.execute.processes import processes
 from normexp.execute.worker import Work
 from normexp.record import RunRecord, Status
+from normexp.run import RunConfig
 
 
 def records(events: Iterator[Event]) -> dict[int, RunRecord]:
@@ -55,6 +56,12 @@ def test_a_lost_worker_costs_its_own_run(fault: str, status: Status, error: str)
     if fault == "segfault":
         assert "Segmentation fault" in (bad.log or "")
         assert "in one_bad" in (bad.log or "")
+
+
+def test_a_worker_of_30_layers_stays_under_600_mebibytes() -> None:
+    (record,) = records(processes([RunConfig(depth=30, steps=2)], jobs=1, work=workloads.measured)).values()
+    assert record.status is Status.DONE
+    assert 100 < int(record.log or 0) / 1024 < 600
 
 
 def test_a_run_over_its_time_is_killed_and_its_log_tells_where_it_stood() -> None:

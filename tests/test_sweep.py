@@ -17,11 +17,11 @@ from normexp.execute.events import Event, Finished, Started
 from normexp.execute.launch import LauncherError
 from normexp.interrupt import Stopped
 from normexp.plan import Plan
-from normexp.record import RunRecord, Status
+from normexp.record import Losses, RunRecord, Status
 from normexp.results.store import StorageError, Store
 from normexp.run import RunConfig
 from normexp.sweep import EXECUTORS, Options, Swept, check_tasks, run_sweep
-from normexp.tasks import Task
+from normexp.tasks import Task, remember
 
 TINY = {"depth": 1, "width": 8, "hidden": 8, "heads": 2, "vocab": 8, "batch": 4, "steps": 3, "eval_every": 2}
 
@@ -276,6 +276,24 @@ def test_tasks_are_checked_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(Task, "check", check)
     check_tasks(plan(sharpness=[4.0, 5.0, 6.0], seed=0).configs.values())
     assert len(checked) == 3
+
+
+def test_the_reference_losses_of_a_task_are_estimated_once_a_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    estimate, estimated = Task._estimate, []
+
+    def counted(task: Task) -> Losses:
+        estimated.append(task.name)
+        return estimate(task)
+
+    remember({})
+    monkeypatch.setattr(Task, "_estimate", counted)
+    swept, _ = sweep(tmp_path, plan(sharpness=[4.0, 5.0]))
+    assert len(estimated) == len(set(estimated)) == 2
+    for record in swept.report.records.values():
+        assert record.result is not None
+        assert record.result.losses == estimate(Task(record.config))
 
 
 def test_a_task_beyond_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

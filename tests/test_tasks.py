@@ -5,9 +5,10 @@ from itertools import islice
 import numpy as np
 import pytest
 
+from normexp.record import Losses
 from normexp.run import RunConfig
 from normexp.sources import SOURCES
-from normexp.tasks import Batch, Task
+from normexp.tasks import Batch, Task, remember
 from normexp.training.trainer import Trainer
 
 
@@ -102,6 +103,20 @@ def test_a_task_with_nothing_to_learn_is_refused() -> None:
     with pytest.raises(ValueError, match="nothing to learn"):
         Task(RunConfig(sharpness=0.01)).check()
     Task(RunConfig()).check()
+
+
+def test_remembered_losses_stand_for_the_estimate_of_their_own_task_alone() -> None:
+    config, known = RunConfig(vocab=8, order=1), Losses(floor=0.5, guess=2.0, bigram=1.0)
+    remember({Task(config).name: known})
+    try:
+        assert Task(config).losses is known
+        assert Task(dataclasses.replace(config, seed=1, depth=2)).losses is known
+        other_tasks = ({"task_seed": 1}, {"sharpness": 3.0}, {"label_noise": 0.1}, {"seq_len": 8}, {"task": "lookups"})
+        for keys in other_tasks:
+            assert Task(dataclasses.replace(config, **keys)).losses != known
+    finally:
+        remember({})
+    assert Task(config).losses != known
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -34,6 +35,12 @@ def quick(config: RunConfig, report: worker.Report) -> RunRecord:
     """One report, and done."""
     report(Progress(config=config, step=1, loss=1.0, grad_norm=1.0))
     return RunRecord(config=config, status=Status.DONE)
+
+
+def measured(config: RunConfig, report: worker.Report) -> RunRecord:
+    """A training, whose log is the peak of its process's memory in KiB."""
+    record = worker.run(config, report)
+    return replace(record, log=str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))
 
 
 def paced(config: RunConfig, report: worker.Report) -> RunRecord:

@@ -1,4 +1,4 @@
-"""Imported once by the fork server, before its first fork, for its effects: no worker imports these modules again.
+"""Imported once by the fork server, before its first fork, for its effects: what is done here, no worker does again.
 
 A module that cannot be imported is left out: each run then meets the fault itself, and has it in its log.
 """
@@ -6,6 +6,7 @@ A module that cannot be imported is left out: each run then meets the fault itse
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import os
 import signal
@@ -75,6 +76,10 @@ def _load() -> None:
         for name in MODULES:
             with contextlib.suppress(Exception):
                 importlib.import_module(name)
+        with contextlib.suppress(Exception):
+            importlib.import_module("normexp.execute.worker").machine()
+    gc.collect()
+    gc.freeze()  # a worker's collections would write to every object, and so copy the pages that it shares
     # Ctrl-C was blocked by the driver that started this server; from here on it is ignored, by the workers too.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

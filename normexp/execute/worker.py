@@ -5,13 +5,13 @@ torch is imported inside the functions, so that a driver may name them without l
 
 from __future__ import annotations
 
+import functools
 import platform
 import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from importlib import metadata
 from typing import TYPE_CHECKING
 
@@ -19,10 +19,11 @@ import normexp
 from normexp import outcome
 from normexp.execute.events import Progress
 from normexp.plugins import Plugin, add
-from normexp.record import RunRecord, Status
+from normexp.record import Losses, RunRecord, Status
 from normexp.run import RunConfig
 
 if TYPE_CHECKING:
+    from normexp.tasks import TaskName
     from normexp.training.train import Training
 
 Report = Callable[[Progress], None]
@@ -42,15 +43,22 @@ def run(config: RunConfig, report: Report) -> RunRecord:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """`run` with the rows of plugins, whose text travels with it; records bring the trained weights if asked for."""
+    """`run` with the rows of plugins, whose text travels with it; records bring the trained weights if asked for.
+
+    `losses` are reference losses that the driver has estimated already, by their task.
+    """
 
     plugins: tuple[Plugin, ...] = ()
     save_weights: bool = False
+    losses: Mapping[TaskName, Losses] = field(default_factory=dict)
 
     def __call__(self, config: RunConfig, report: Report) -> RunRecord:
+        from normexp.tasks import remember
+
         for plugin in self.plugins:
             add(plugin)
-        return attempt(partial(_train, save_weights=self.save_weights), config, report)
+        remember(self.losses)
+        return attempt(functools.partial(_train, save_weights=self.save_weights), config, report)
 
 
 def attempt(work: Work, config: RunConfig, report: Report) -> RunRecord:
@@ -79,6 +87,14 @@ def environment() -> dict[str, str | int]:
     """Versions, processor and torch threads of this process: what numbers may depend on besides their config."""
     import torch
 
+    return {**machine(), "torch_threads": torch.get_num_threads()}
+
+
+@functools.cache
+def machine() -> Mapping[str, str]:
+    """What stays the same in a process and those that are forked from it."""
+    import torch
+
     return {
         "python": platform.python_version(),
         "torch": str(torch.__version__),
@@ -86,7 +102,6 @@ def environment() -> dict[str, str | int]:
         "normexp": normexp.__version__,
         "platform": platform.platform(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-        "torch_threads": torch.get_num_threads(),
     }
 
 
