@@ -36,6 +36,7 @@ article-quick: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.step
+	$(BIN)/python -m benchmarks.sweep
 	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.scaling
 
