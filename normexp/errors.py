@@ -7,6 +7,7 @@ from collections.abc import Sequence
 EXIT_OK = 0
 EXIT_RUNS_FAILED = 1
 EXIT_USAGE = 2
+EXIT_VERDICT_DIFFERS = 3
 EXIT_SIGINT = 130
 EXIT_SIGTERM = 143
 

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent / "normexp"
 TORCH_SIDE = {"nn", "training"}
-TORCH_FRONTIER = {"execute.worker", "execute.preload", "cli.bench", "cli.convert", "cli.probe"}
+TORCH_FRONTIER = {"execute.worker", "execute.preload", "cli.bench", "cli.convert", "cli.probe", "claims.snippets.norms"}
 """Modules outside of the torch side that import it, inside functions only (worker, commands) or by name (preload)."""
 TOUCHES_FILES = {
     "config.sweepfile",
@@ -114,7 +114,8 @@ def test_files_stay_short(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["list", "--out", "{folder}"], ["schemes"], ["models"], ["sweep", "--help"]]
+    "arguments",
+    [["--help"], ["list", "--out", "{folder}"], ["schemes"], ["models"], ["sweep", "--help"], ["claims", "--help"]],
 )
 def test_reading_commands_do_not_load_torch(arguments: list[str], tmp_path: Path) -> None:
     code = (

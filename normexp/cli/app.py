@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import typer
 
-from normexp.cli import bench, collapse, convert, inspect, models, probe, sweep, views
+from normexp.cli import bench, claims, collapse, convert, inspect, models, probe, sweep, views
 from normexp.errors import EXIT_USAGE, UserError
 from normexp.execute.descriptors import open_closed
 from normexp.interrupt import Stopped
@@ -29,6 +29,7 @@ app.command()(inspect.repro)
 app.command()(models.models)
 app.command()(bench.bench)
 app.command()(convert.convert)
+app.command()(claims.claims)
 app.command(cls=sweep.SweepCommand)(probe.probe)
 
 EXIT_OUTPUT_FAILED = 1

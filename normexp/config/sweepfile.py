@@ -41,7 +41,7 @@ class Sweep:
 
 def load(path: Path, overrides: Sequence[str] = (), *, scale: float = 1.0) -> Sweep:
     """Read a config file; `scale` multiplies steps, warmup and eval_every of every run. Raises UserError."""
-    return parse(_text(path), origin=str(path), stem=path.stem, overrides=overrides, scale=scale)
+    return parse(text_of(path), origin=str(path), stem=path.stem, overrides=overrides, scale=scale)
 
 
 def parse(text: str, *, origin: str, stem: str = "sweep", overrides: Sequence[str] = (), scale: float = 1.0) -> Sweep:
@@ -82,7 +82,8 @@ def parse(text: str, *, origin: str, stem: str = "sweep", overrides: Sequence[st
     )
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """What a file of the user's holds. Raises UserError where it is no UTF-8 text."""
     try:
         return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:

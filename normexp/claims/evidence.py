@@ -1,0 +1,98 @@
+"""The points of sweep files with what is stored of their runs: the frames that checks read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from normexp.claims.claim import ClaimFile
+from normexp.claims.measures import MEASURES
+from normexp.config import grid
+from normexp.config.sweepfile import load
+from normexp.plan import Plan
+from normexp.record import Outcome, RunRecord
+from normexp.results import library
+from normexp.results.store import Store
+from normexp.views import tables
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+QUICK_SCALE = 0.03
+QUICK_OVERRIDES = ("seed=0", "eval_every=1500")
+"""What makes quick runs other runs, with other ids: they cannot be taken for full ones."""
+STALE = "stale"
+"""Status of a run that a program with other numerics made: it counts as missing."""
+
+
+def plans(file: ClaimFile, stems: Iterable[str], *, scale: float = 1.0) -> dict[str, Plan]:
+    """The plans of a claims file's sweeps, by stem, in its order; a scale other than 1 makes them quick."""
+    wanted = set(stems)
+    overrides = () if scale == 1.0 else QUICK_OVERRIDES
+    return {stem: grid.plan(load(path, overrides, scale=scale)) for stem, path in file.sweeps.items() if stem in wanted}
+
+
+@dataclass
+class Evidence:
+    """The runs under a results folder; each file of traces is read once, and only where a measure asks for it."""
+
+    out: Path
+    _runs: dict[str, tuple[Store, RunRecord]] | None = None
+    _measured: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def frame(self, plans: Sequence[Plan], measures: Iterable[str] = ()) -> pd.DataFrame:
+        """One row a point: `setting`, every key as asked for, what came of its run, and these measures.
+
+        A point that stands in several plans stands once.
+        """
+        found: dict[tuple[Any, ...], dict[str, Any]] = {}
+        columns = [name for name in measures if name in MEASURES]
+        for plan in plans:
+            records = self._of(plan)
+            rows: dict[str, Any] = {row["run_id"]: row for row in tables.runs(plan, records).to_dict("records")}
+            for point in plan.points:
+                asked = point.config.to_dict() | dict(point.values)
+                row: dict[str, Any] = {**rows[point.config.run_id], "setting": point.label, **asked}
+                row |= {name: self._measure(name, row) for name in columns}
+                found.setdefault((point.label, *asked.values()), _told(row))
+        return _frame(list(found.values()), columns)
+
+    def _of(self, plan: Plan) -> Mapping[str, RunRecord]:
+        if self._runs is None:
+            self._runs = {}
+            for store in library.sweeps(self.out):
+                for run_id, record in store.records().items():
+                    self._runs.setdefault(run_id, (store, record))
+        return {run_id: self._runs[run_id][1] for run_id in plan.configs if run_id in self._runs}
+
+    def _measure(self, name: str, row: Mapping[str, Any]) -> float:
+        run_id = row["run_id"]
+        if self._runs is None or run_id not in self._runs or row["outcome"] == "":
+            return math.nan
+        if (run_id, name) not in self._measured:
+            store, record = self._runs[run_id]
+            traces = store.traces(run_id)
+            for other, measure in MEASURES.items():
+                self._measured[run_id, other] = measure.of(record.config, traces)
+        return self._measured[run_id, name]
+
+
+def _told(row: dict[str, Any]) -> dict[str, Any]:
+    """A dead run's final loss is infinite; a stale run is none."""
+    if row["outcome"] == Outcome.NONFINITE:
+        row["final_val_loss"] = math.inf
+    if row["stale"] is True:
+        row["status"] = STALE
+    return row
+
+
+def _frame(rows: list[dict[str, Any]], measures: list[str]) -> pd.DataFrame:
+    import pandas as pd
+
+    made = tables.frame(rows, ["setting", *tables.RUN_COLUMNS])
+    for name in measures:
+        made[name] = pd.Series([row[name] for row in rows], dtype="float64")
+    return made

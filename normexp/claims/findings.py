@@ -1,0 +1,188 @@
+"""Cells of a frame, and the arithmetic that checks share: seeds counted, sides paired seed by seed, intervals."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from normexp.claims.claim import Finding, Selection
+from normexp.keys import Value
+from normexp.record import Outcome, Status
+from normexp.run import KEYS
+from normexp.views.labels import loss_text, plural, range_text, value_text
+from normexp.views.summary import t_quantile
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LOSS = "final_val_loss"
+Row = dict[str, Any]
+
+
+class Thin(Exception):
+    """Too few runs for a finding; says what is missing."""
+
+
+class Mismatch(ValueError):
+    """A selection that fits no point, or more than one cell where one is meant: the claims file is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The done runs of one combination, by seed."""
+
+    name: str
+    values: Mapping[str, Value]
+    runs: Mapping[int, Row]
+
+    def numbers(self, measure: str) -> dict[int, float]:
+        """A measure by seed, of the runs that have it."""
+        return {seed: float(run[measure]) for seed, run in self.runs.items() if not math.isnan(run[measure])}
+
+    def median(self, measure: str) -> float:
+        """Over seeds; the dead have an infinite loss."""
+        return statistics.median(self.numbers(measure).values())
+
+    def text(self, measure: str) -> str:
+        """`2.334 ± 0.010 (3)`."""
+        return spread_text(list(self.numbers(measure).values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Of one side from another, seed by seed: its mean and 95 % t-interval, which one seed does not have."""
+
+    values: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.values)
+
+    @property
+    def half(self) -> float:
+        """Half the width of the interval, NaN with one seed or where a difference is not finite."""
+        if len(self.values) < 2 or not all(map(math.isfinite, self.values)):
+            return math.nan
+        return t_quantile(len(self.values) - 1) * statistics.stdev(self.values) / math.sqrt(len(self.values))
+
+    @property
+    def above_zero(self) -> bool:
+        """The interval lies above 0; without one, every difference does."""
+        if math.isnan(self.half):
+            return all(value > 0 for value in self.values)
+        return self.mean - self.half > 0
+
+    @property
+    def text(self) -> str:
+        told = loss_text(self.mean) or "undefined"
+        if math.isnan(self.half):
+            return told
+        return f"{told} ({loss_text(self.mean - self.half)} to {loss_text(self.mean + self.half)})"
+
+
+def cells(frame: pd.DataFrame, selection: Selection, needed: int) -> list[Cell]:
+    """The cells of a selection in the frame's order. Raises Thin, Mismatch."""
+    grouped: dict[tuple[Value, ...], list[Row]] = {}
+    names = [name for name in KEYS if name != "seed"]
+    for row in frame.to_dict("records"):
+        if all(row[key] in values for key, values in selection.items()):
+            grouped.setdefault(tuple(row[name] for name in names), []).append({str(k): v for k, v in row.items()})
+    if not grouped:
+        raise Mismatch(f"no point has {selection_text(selection) or 'that setting'}")
+    combinations = [dict(zip(names, values, strict=True)) for values in grouped]
+    varied = [name for name in names if len({combination[name] for combination in combinations}) > 1]
+    shown = [key for key in (*selection, *varied) if key != "seed"]
+    found = []
+    for values, rows in zip(combinations, grouped.values(), strict=True):
+        name = selection_text({key: (values[key],) for key in dict.fromkeys(shown)}) or "its runs"
+        done = {int(row["seed"]): row for row in rows if row["status"] == Status.DONE}
+        if len(done) < needed:
+            raise Thin(f"{name}: {len(done)} of {plural(needed, 'needed run')} done")
+        found.append(Cell(name, values, done))
+    return found
+
+
+def one_cell(frame: pd.DataFrame, selection: Selection, needed: int, over: str = "", by: str = LOSS) -> Cell:
+    """The one cell of a selection, or of those along the key `over` the best by median. Raises Thin, Mismatch."""
+    found = cells(frame, selection, needed)
+    other = [{key: value for key, value in cell.values.items() if key != over} for cell in found]
+    if any(values != other[0] for values in other):
+        names = "; ".join(cell.name for cell in found[:4])
+        raise Mismatch(f"{selection_text(selection)} fits several cells ({names}): name one of them")
+    return min(found, key=lambda cell: cell.median(by)) if over else found[0]
+
+
+def measured(cell: Cell, measure: str, needed: int) -> dict[int, float]:
+    """A measure by seed. Raises Thin where too few runs have it."""
+    found = cell.numbers(measure)
+    if len(found) < needed:
+        raise Thin(f"{cell.name}: {measure} is known of {len(found)} of {plural(needed, 'needed run')}")
+    return found
+
+
+def difference(left: Mapping[int, float], right: Mapping[int, float], needed: int) -> Difference:
+    """right minus left over the seeds that both have; two infinities differ by 0. Raises Thin."""
+    seeds = sorted(set(left) & set(right))
+    if len(seeds) < needed:
+        raise Thin(f"{len(seeds)} of {plural(needed, 'needed seed')} on both sides")
+    return Difference(tuple(0.0 if left[s] == right[s] else right[s] - left[s] for s in seeds))
+
+
+def run_ids(found: Sequence[Cell]) -> tuple[str, ...]:
+    """Of all runs of the cells, each once."""
+    return tuple(dict.fromkeys(run["run_id"] for cell in found for run in cell.runs.values()))
+
+
+def fewest(found: Sequence[Cell]) -> int:
+    """Runs of the cell that has the fewest."""
+    return min(len(cell.runs) for cell in found)
+
+
+def spread_text(numbers: Sequence[float]) -> str:
+    """`2.334 ± 0.010 (3)`, `2.334`, `inf (3)`."""
+    if len(numbers) == 1:
+        return loss_text(numbers[0])
+    if not all(map(math.isfinite, numbers)):
+        return f"median {loss_text(statistics.median(numbers))} ({len(numbers)})"
+    return f"{loss_text(statistics.fmean(numbers))} ± {loss_text(statistics.stdev(numbers))} ({len(numbers)})"
+
+
+def selection_text(selection: Selection) -> str:
+    """`norm none, lr 0.001 or 0.003`."""
+    return ", ".join(
+        f"{key} {' or '.join(value_text(key, value) for value in values)}" for key, values in selection.items()
+    )
+
+
+def one_a_value(found: Sequence[Cell], axis: str) -> None:
+    values = [cell.values[axis] for cell in found]
+    if len(set(values)) < len(values):
+        raise Mismatch(f"several cells at one {axis}: {'; '.join(cell.name for cell in found[:4])}")
+
+
+def outcomes_text(cell: Cell) -> str:
+    """`lr 0.001: 2 learned 2.325 ± 0.004, 1 nonfinite @12`."""
+    return f"{cell.name}: {counts_text(list(cell.runs.values()))}"
+
+
+def counts_text(runs: Sequence[Row]) -> str:
+    """`2 learned 2.325 ± 0.004, 1 nonfinite @12`."""
+    parts = []
+    for outcome in Outcome:
+        those = [run for run in runs if run["outcome"] == outcome]
+        if those and outcome == Outcome.NONFINITE:
+            parts.append(f"{len(those)} nonfinite @{range_text(int(run['step']) for run in those)}")
+        elif those:
+            parts.append(f"{len(those)} {outcome} {spread_text([run[LOSS] for run in those])}")
+    return ", ".join(parts)
+
+
+def all_outcomes(found: Sequence[Cell]) -> str:
+    return "; ".join(map(outcomes_text, found))
+
+
+def finding(found: Sequence[Cell], holds: bool, measured: str, sentence: str) -> Finding:
+    return Finding(holds=bool(holds), measured=measured, sentence=sentence, seeds=fewest(found), run_ids=run_ids(found))

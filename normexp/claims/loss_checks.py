@@ -1,0 +1,209 @@
+"""Checks that compare losses and other measures of runs: side by side, with a stated value, or along a key."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from normexp.claims import findings as of
+from normexp.claims.claim import NOTHING, Finding, Selection
+from normexp.claims.findings import LOSS, Cell
+from normexp.keys import Value
+from normexp.views.labels import loss_text, value_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def lower(
+    frame: pd.DataFrame,
+    needed: int,
+    *,
+    better: Selection,
+    worse: Selection,
+    by: float = 0.0,
+    over: str = "",
+    measure: str = LOSS,
+) -> Finding:
+    """One side is lower than the other: the 95 % interval of the difference is above 0, its mean at least `by`.
+
+    Seeds are paired. With `over`, each side is at its best along that key. Infinite is higher than any number.
+    """
+    low, high = (of.one_cell(frame, side, needed, over) for side in (better, worse))
+    gap = of.difference(of.measured(low, measure, needed), of.measured(high, measure, needed), needed)
+    holds = gap.above_zero and gap.mean >= by
+    least = f" and at least {by:g}" if by else ""
+    return of.finding(
+        [low, high],
+        holds,
+        f"{low.text(measure)} against {high.text(measure)}, difference {gap.text}",
+        f"{measure} of {low.name}: {low.text(measure)}; of {high.name}: {high.text(measure)}; paired difference "
+        f"{gap.text}, which must lie above 0{least}",
+    )
+
+
+def close(
+    frame: pd.DataFrame,
+    needed: int,
+    *,
+    one: Selection,
+    other: Selection,
+    within: float,
+    over: str = "",
+    measure: str = LOSS,
+) -> Finding:
+    """Two sides differ by at most `within`: the mean paired difference, told with its 95 % interval."""
+    left, right = (of.one_cell(frame, side, needed, over) for side in (one, other))
+    gap = of.difference(of.measured(left, measure, needed), of.measured(right, measure, needed), needed)
+    finite = all(math.isfinite(n) for cell in (left, right) for n in cell.numbers(measure).values())
+    unsure = finite and not math.isnan(gap.half) and abs(gap.mean) <= within < abs(gap.mean) + gap.half
+    return of.finding(
+        [left, right],
+        finite and abs(gap.mean) <= within,
+        f"{left.text(measure)} and {right.text(measure)}, difference {gap.text}",
+        f"{measure} of {left.name}: {left.text(measure)}; of {right.name}: {right.text(measure)}; paired difference "
+        f"{gap.text}, which must be at most {within:g} in size"
+        + ("; its interval reaches beyond that" if unsure else ""),
+    )
+
+
+def near(
+    frame: pd.DataFrame,
+    needed: int,
+    *,
+    value: float,
+    within: float,
+    of_runs: Selection = NOTHING,
+    over: str = "",
+    measure: str = LOSS,
+) -> Finding:
+    """The median over seeds is within this distance of the stated value."""
+    cell = of.one_cell(frame, of_runs, needed, over)
+    of.measured(cell, measure, needed)
+    holds = abs(cell.median(measure) - value) <= within
+    told = f"{cell.text(measure)} against {value:g}"
+    stated = f"stated {value:g} ± {within:g}"
+    return of.finding([cell], holds, told, f"{measure} of {cell.name}: {cell.text(measure)}; {stated}")
+
+
+def above(
+    frame: pd.DataFrame, needed: int, *, value: float, of_runs: Selection = NOTHING, measure: str = LOSS
+) -> Finding:
+    """A measure is above this value in every run."""
+    cell = of.one_cell(frame, of_runs, needed)
+    numbers = of.measured(cell, measure, needed)
+    told = f"{_ends(numbers.values())} against {value:g}"
+    return of.finding([cell], min(numbers.values()) > value, told, f"{measure} of {cell.name} by seed: {told}")
+
+
+def below(
+    frame: pd.DataFrame, needed: int, *, value: float, of_runs: Selection = NOTHING, measure: str = LOSS
+) -> Finding:
+    """A measure is below this value in every run."""
+    cell = of.one_cell(frame, of_runs, needed)
+    numbers = of.measured(cell, measure, needed)
+    told = f"{_ends(numbers.values())} against {value:g}"
+    return of.finding([cell], max(numbers.values()) < value, told, f"{measure} of {cell.name} by seed: {told}")
+
+
+def changes(
+    frame: pd.DataFrame,
+    needed: int,
+    *,
+    before: str,
+    after: str,
+    towards: str,
+    of_runs: Selection = NOTHING,
+    times: float = 1.0,
+) -> Finding:
+    """One measure of a run becomes another, larger or smaller by more than this factor, in every run."""
+    cell = of.one_cell(frame, of_runs, needed)
+    first, last = of.measured(cell, before, needed), of.measured(cell, after, needed)
+    ratios = [last[seed] / first[seed] for seed in first if seed in last]
+    holds = all(ratio > times if towards == "rising" else ratio < 1 / times for ratio in ratios)
+    told = f"{cell.text(before)} to {cell.text(after)}"
+    return of.finding([cell], holds, told, f"{cell.name}: {before} {cell.text(before)}, {after} {cell.text(after)}")
+
+
+def trend(
+    frame: pd.DataFrame, needed: int, *, axis: str, towards: str, of_runs: Selection = NOTHING, measure: str = LOSS
+) -> Finding:
+    """A measure rises or falls with every step along a key, and its ends differ: a 95 % interval clear of 0."""
+    found = sorted(of.cells(frame, of_runs, needed), key=lambda cell: cell.values[axis])
+    of.one_a_value(found, axis)
+    medians = [cell.median(measure) for cell in found]
+    low, high = (found[0], found[-1]) if towards == "rising" else (found[-1], found[0])
+    gap = of.difference(of.measured(low, measure, needed), of.measured(high, measure, needed), needed)
+    steps = [b - a for a, b in itertools.pairwise(medians)]
+    holds = all(step > 0 if towards == "rising" else step < 0 for step in steps) and gap.above_zero
+    told = ", ".join(f"{value_text(axis, cell.values[axis])}: {cell.text(measure)}" for cell in found)
+    return of.finding(found, holds, told, f"{measure} by {axis}: {told}; ends differ by {gap.text}")
+
+
+def best_at(
+    frame: pd.DataFrame, needed: int, *, axis: str, values: Sequence[Value], of_runs: Selection = NOTHING
+) -> Finding:
+    """Along a key, the lowest median loss is at one of these values."""
+    found = of.cells(frame, of_runs, needed)
+    of.one_a_value(found, axis)
+    top = min(found, key=lambda cell: cell.median(LOSS))
+    place = value_text(axis, top.values[axis])
+    alive = math.isfinite(top.median(LOSS))
+    told = f"best at {axis} {place}: {top.text(LOSS)}" if alive else "none has a finite median"
+    return of.finding(found, alive and top.values[axis] in values, told, f"{told}; {of.all_outcomes(found)}")
+
+
+def best_higher(frame: pd.DataFrame, needed: int, *, axis: str, higher: Selection, lower: Selection) -> Finding:
+    """Along a key of numbers, one side's lowest median loss is at a higher value than the other's."""
+    sides = [of.cells(frame, side, needed) for side in (higher, lower)]
+    for side in sides:
+        of.one_a_value(side, axis)
+    tops = [min(side, key=lambda cell: cell.median(LOSS)) for side in sides]
+    alive = all(math.isfinite(top.median(LOSS)) for top in tops)
+    told = f"best at {axis} " + " against ".join(value_text(axis, top.values[axis]) for top in tops)
+    return of.finding(
+        [*sides[0], *sides[1]],
+        alive and float(tops[0].values[axis]) > float(tops[1].values[axis]),
+        told,
+        f"{told}: {tops[0].name} {tops[0].text(LOSS)}, {tops[1].name} {tops[1].text(LOSS)}",
+    )
+
+
+def sensitivity(
+    frame: pd.DataFrame, needed: int, *, axis: str, better: Selection, worse: Selection, by: float = 0.0
+) -> Finding:
+    """One side is less sensitive to a key: mean over its values of min(loss, initial loss) less the best loss.
+
+    Seeds are paired; the 95 % interval of the difference is above 0, its mean at least `by` (2309.14322, section 2).
+    """
+    sides = [of.cells(frame, side, needed) for side in (better, worse)]
+    for side in sides:
+        of.one_a_value(side, axis)
+    low, high = (_sensitivity(side) for side in sides)
+    gap = of.difference(low, high, needed)
+    texts = [of.spread_text(list(side.values())) for side in (low, high)]
+    return of.finding(
+        [*sides[0], *sides[1]],
+        gap.above_zero and gap.mean >= by,
+        f"{texts[0]} against {texts[1]}, difference {gap.text}",
+        f"sensitivity to {axis} of {of.selection_text(better)}: {texts[0]}; of {of.selection_text(worse)}: {texts[1]}; "
+        f"paired difference {gap.text}, which must lie above 0",
+    )
+
+
+def _sensitivity(side: Sequence[Cell]) -> dict[int, float]:
+    seeds = sorted(set.intersection(*(set(cell.runs) for cell in side)))
+    by_seed = {}
+    for seed in seeds:
+        losses = [min(cell.runs[seed][LOSS], cell.runs[seed]["init_val_loss"]) for cell in side]
+        by_seed[seed] = statistics.fmean(losses) - min(losses)
+    return by_seed
+
+
+def _ends(numbers: Iterable[float]) -> str:
+    """`0.12 to 0.14`, or the one number."""
+    found = sorted(numbers)
+    return " to ".join(dict.fromkeys((loss_text(found[0]), loss_text(found[-1]))))

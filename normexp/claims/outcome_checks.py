@@ -1,0 +1,76 @@
+"""Checks of how runs end: outcomes, the steps at which they died, where along a key they learn."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from normexp.claims import findings as of
+from normexp.claims.claim import NOTHING, Finding, Selection
+from normexp.claims.findings import Cell
+from normexp.keys import Value
+from normexp.record import Outcome
+from normexp.views.labels import listed, plural, range_text, value_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def ends(frame: pd.DataFrame, needed: int, *, outcomes: Sequence[str], of_runs: Selection = NOTHING) -> Finding:
+    """Every selected run ends in one of these outcomes."""
+    found = of.cells(frame, of_runs, needed)
+    runs = [run for cell in found for run in cell.runs.values()]
+    hits = sum(run["outcome"] in outcomes for run in runs)
+    return of.finding(
+        found,
+        hits == len(runs),
+        f"{hits} of {len(runs)}: {of.counts_text(runs)}",
+        f"{hits} of {plural(len(runs), 'run')} ended {' or '.join(outcomes)}: {of.all_outcomes(found)}",
+    )
+
+
+def dies(frame: pd.DataFrame, needed: int, *, step: int, factor: float, of_runs: Selection = NOTHING) -> Finding:
+    """Every run becomes non-finite, at a median step within this factor of the stated one."""
+    found = of.cells(frame, of_runs, needed)
+    runs = [run for cell in found for run in cell.runs.values()]
+    steps = [int(run["step"]) for run in runs if run["outcome"] == Outcome.NONFINITE]
+    near = bool(steps) and step / factor <= statistics.median(steps) <= step * factor
+    told = f"{len(steps)} of {len(runs)} died" + (f" @{range_text(steps)}" if steps else "")
+    sentence = f"{told}; needed are all, near step {step} within a factor of {factor:g}: {of.all_outcomes(found)}"
+    return of.finding(found, near and len(steps) == len(runs), told, sentence)
+
+
+def dies_by(frame: pd.DataFrame, needed: int, *, step: int, of_runs: Selection = NOTHING) -> Finding:
+    """Every run becomes non-finite, at this step or before."""
+    found = of.cells(frame, of_runs, needed)
+    runs = [run for cell in found for run in cell.runs.values()]
+    steps = [int(run["step"]) for run in runs if run["outcome"] == Outcome.NONFINITE]
+    told = f"{sum(at <= step for at in steps)} of {len(runs)} died by step {step}"
+    return of.finding(found, sum(at <= step for at in steps) == len(runs), told, f"{told}: {of.all_outcomes(found)}")
+
+
+def dies_later(frame: pd.DataFrame, needed: int, *, early: Selection, late: Selection) -> Finding:
+    """Both sides become non-finite in every run, the late one at a later step with every seed."""
+    one, other = of.one_cell(frame, early, needed), of.one_cell(frame, late, needed)
+    dead = all(run["outcome"] == Outcome.NONFINITE for cell in (one, other) for run in cell.runs.values())
+    shared = sorted(set(one.runs) & set(other.runs))
+    holds = dead and all(other.runs[seed]["step"] > one.runs[seed]["step"] for seed in shared)
+    told = of.all_outcomes([one, other])
+    return of.finding([one, other], holds, told, told)
+
+
+def learns_at(
+    frame: pd.DataFrame, needed: int, *, axis: str, values: Sequence[Value], of_runs: Selection = NOTHING
+) -> Finding:
+    """Along a key, every run learns at exactly these values: elsewhere at least one seed does not."""
+    found = of.cells(frame, of_runs, needed)
+    of.one_a_value(found, axis)
+    learning = [cell.values[axis] for cell in found if _learned(cell) == len(cell.runs)]
+    told = listed([value_text(axis, value) for value in learning]) if learning else "none"
+    shares = ", ".join(f"{value_text(axis, c.values[axis])} {_learned(c)} of {len(c.runs)}" for c in found)
+    return of.finding(found, set(learning) == set(values), f"learns at {axis} {told}", f"learned by {axis}: {shares}")
+
+
+def _learned(cell: Cell) -> int:
+    return sum(run["outcome"] == Outcome.LEARNED for run in cell.runs.values())

@@ -1,0 +1,135 @@
+"""Claims put to the test: each with its runs, its calculation or its source, to a verdict."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from normexp.claims.checks import CHECKS, Takes
+from normexp.claims.claim import Claim, ClaimFile, Finding, Kind, Selection
+from normexp.claims.computed import COMPUTED
+from normexp.claims.evidence import QUICK_OVERRIDES, Evidence, plans
+from normexp.claims.findings import Mismatch, Thin
+from normexp.claims.reading import SETTING
+from normexp.claims.verdict import Verdict, judge
+from normexp.config.groups import scaled_values
+from normexp.errors import UserError
+from normexp.keys import Value
+from normexp.plan import Plan, Point
+from normexp.run import KEYS
+
+
+def judged(file: ClaimFile, claims: Iterable[Claim], out: Path, *, scale: float = 1.0) -> list[Verdict]:
+    """A verdict for each claim, from what is stored under `out`; a scale other than 1 reads quick runs alone.
+
+    Raises UserError where a sweep file cannot be read, or a claim's selection fits no point or several cells.
+    """
+    chosen = list(claims)
+    found = plans(file, {stem for claim in chosen for stem in claim.sweeps}, scale=scale)
+    evidence, complaints, verdicts = Evidence(out), [], []
+    for claim in chosen:
+        try:
+            verdicts.append(judge(claim, _findings(claim, found, evidence, scale), quick=scale != 1.0))
+        except Mismatch as fault:
+            complaints.append(f"{claim.place}: {claim.id}: {fault}")
+    if complaints:
+        raise UserError(*complaints)
+    return verdicts
+
+
+def circumstances(claim: Claim, scale: float = 1.0) -> dict[str, Selection]:
+    """Name to selection, under `setting` the label: each setting of the claim, then what stands under elsewhere."""
+    where = {name: {**claim.where, SETTING: (name,)} for name in claim.settings}
+    where |= {name: {**claim.where, **changed} for name, changed in claim.elsewhere.items()}
+    return {name: _scaled(selection, scale) for name, selection in where.items()}
+
+
+def work(
+    file: ClaimFile, claims: Iterable[Claim], scale: float = 1.0, *, alone: bool = False
+) -> Iterator[tuple[Plan, tuple[str, ...]]]:
+    """The plans that claims read, in the file's order, each with the `--only` texts of what is needed of it.
+
+    `alone` for one claim: its points and no others, once for each of its circumstances that differ.
+    """
+    chosen = list(claims)
+    for plan in plans(file, {stem for claim in chosen for stem in claim.sweeps}, scale=scale).values():
+        for only in _needed(plan, chosen, scale) if alone else [()]:
+            yield plan, only
+
+
+def commands(file: ClaimFile, claim: Claim, out: Path, scale: float = 1.0) -> list[str]:
+    """What a shell is told to make a claim's runs again."""
+    quick = "" if scale == 1.0 else f" {' '.join(QUICK_OVERRIDES)} --scale {scale:g}"
+    return [
+        f"normexp sweep {shlex.quote(str(file.sweeps[stem]))}{quick} --out {shlex.quote(str(out))}"
+        + "".join(f" --only {text}" for text in only)
+        for stem, plan in plans(file, claim.sweeps, scale=scale).items()
+        for only in _needed(plan, [claim], scale)
+    ]
+
+
+def _needed(plan: Plan, claims: Iterable[Claim], scale: float) -> list[tuple[str, ...]]:
+    """Circumstances as `--only` texts, where the plan has a point of them; a label is no key."""
+    found: dict[tuple[str, ...], None] = {}
+    for claim in claims:
+        for selection in circumstances(claim, scale).values():
+            keys = {key: values for key, values in selection.items() if key in KEYS}
+            if any(all(_value(point, key) in values for key, values in keys.items()) for point in plan.points):
+                found[tuple(f"{key}={_plain(value)}" for key, values in keys.items() for value in values)] = None
+    return list(found)
+
+
+def _value(point: Point, key: str) -> Value:
+    return point.values.get(key, getattr(point.config, key))
+
+
+def _plain(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _findings(claim: Claim, found: Mapping[str, Plan], evidence: Evidence, scale: float) -> list[Finding]:
+    if claim.kind is Kind.CITED:
+        return []
+    if claim.kind is Kind.COMPUTE:
+        return [COMPUTED[claim.check](seed) for seed in range(claim.seeds)]
+    check = CHECKS[claim.check]
+    parameters = {name: _scaled_parameter(check.takes[name], value, scale) for name, value in claim.parameters.items()}
+    measures = {str(value) for name, value in parameters.items() if check.takes[name] is Takes.MEASURE}
+    frame = evidence.frame([found[stem] for stem in claim.sweeps], sorted(measures))
+    needed = claim.seeds if scale == 1.0 else 1
+    findings = []
+    for name, selection in circumstances(claim, scale).items():
+        here = frame
+        for key, values in selection.items():
+            here = here[here[key].isin(values)]
+        if here.empty:
+            raise Mismatch(f"{name or 'its sweeps'}: no point has what where asks for")
+        try:
+            finding = check.function(here, needed, **parameters)
+        except Thin as lack:
+            finding = Finding(holds=None, measured="not enough runs", sentence=str(lack))
+        findings.append(_named(finding, name))
+    return findings
+
+
+def _named(finding: Finding, setting: str) -> Finding:
+    return replace(finding, setting=setting)
+
+
+def _scaled_parameter(takes: Takes, value: Any, scale: float) -> Any:
+    if takes is Takes.STEPS:
+        return scaled_values({"steps": value}, scale)["steps"]
+    return _scaled(value, scale) if takes is Takes.SELECTION else value
+
+
+def _scaled(selection: Selection, scale: float) -> Selection:
+    """Updates in a selection, as a shortened sweep has them."""
+    if scale == 1.0:
+        return selection
+    return {
+        key: tuple(scaled_values({key: value}, scale)[key] for value in values) if key in KEYS else values
+        for key, values in selection.items()
+    }

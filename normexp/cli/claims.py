@@ -1,0 +1,78 @@
+"""normexp claims: a text put to the test, claim by claim."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from normexp.cli import options as common
+
+if TYPE_CHECKING:
+    from normexp.claims.claim import Claim, ClaimFile
+
+
+def claims(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILE] [ID]...",
+            help="A claims file, or article or papers; ids of claims, or how they begin: article.6.2.",
+            show_default=False,
+        ),
+    ] = None,
+    run: Annotated[bool, typer.Option("--run", help="Run what the claims lack first.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder of the runs; default: results/ and the file's name.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Shortened runs of one seed, in a folder of their own: they settle nothing.")
+    ] = False,
+    scale: Annotated[
+        float | None, typer.Option(help="How short quick runs are; 0.03 of their steps by default.", min=1e-4, max=0.99)
+    ] = None,
+    jobs: common.Jobs = None,
+    executor: common.Executor = "processes",
+    plugin: common.Plugins = None,
+) -> None:
+    """Each claim of a text with its verdict: from stored runs, a calculation made now, or its source.
+
+    Exits with 3 where a verdict on full runs differs from the one that the file expects.
+    """
+    from normexp.claims import trial
+    from normexp.claims.evidence import QUICK_SCALE
+    from normexp.claims.files import choose
+    from normexp.cli.show import show
+    from normexp.errors import EXIT_VERDICT_DIFFERS
+    from normexp.views import claims as view
+
+    file, chosen, one = choose(names or ())
+    shortened = (scale or QUICK_SCALE) if quick or scale else 1.0
+    folder = out or Path("results") / (file.name if shortened == 1.0 else f"{file.name}-quick")
+    failed = _run(file, chosen, folder, shortened, common.jobs_or_default(jobs), executor, one) if run else 0
+    verdicts = trial.judged(file, chosen, folder, scale=shortened)
+    if one:
+        show(view.detail(verdicts[0], trial.commands(file, verdicts[0].claim, folder, shortened)))
+    else:
+        show(view.listing(verdicts, file.title))
+    differs = any(verdict.differs for verdict in verdicts)
+    raise typer.Exit(failed or (EXIT_VERDICT_DIFFERS if differs else 0))
+
+
+def _run(file: ClaimFile, chosen: list[Claim], folder: Path, scale: float, jobs: int, executor: str, one: bool) -> int:
+    """Run the sweeps that the claims read, in the file's order; of one claim, its points alone. The exit code."""
+    from normexp.claims import trial
+    from normexp.cli.show import execute
+    from normexp.errors import EXIT_RUNS_FAILED
+    from normexp.sweep import Options
+
+    worst = 0
+    for plan, only in trial.work(file, chosen, scale, alone=one):
+        options = Options(out=folder, jobs=jobs, executor=executor, only=only, argv=tuple(sys.argv))
+        code = execute(plan, options)
+        if code not in (0, EXIT_RUNS_FAILED):
+            raise typer.Exit(code)
+        worst = max(worst, code)
+    return worst

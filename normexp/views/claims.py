@@ -1,0 +1,143 @@
+"""Verdicts for people: a table that folds at the width of the terminal, one claim with its evidence, a summary line."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from rich import box
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from normexp.claims.claim import Finding, Kind, Word
+from normexp.claims.verdict import Verdict
+from normexp.views.console import WIDE, Encodable, Uncut, encodable
+from normexp.views.labels import listed, plural
+from normexp.views.pivot import TextTable
+
+COLUMNS = (("claim", 28, None), ("verdict", 18, None), ("it says", None, 4), ("stated", None, 2), ("measured", None, 6))
+"""Heading, width and share of the rest."""
+NARROW_COLUMNS = (("claim", 28, None), ("", None, 1))
+NARROW = 120
+"""Columns below which a claim takes two columns, what was found below what was stated."""
+STYLES = {
+    Word.REPRODUCED: "green",
+    Word.ONLY_WHEN: "yellow",
+    Word.NOT_REPRODUCED: "red",
+    Word.MISQUOTED: "red",
+    Word.CONTRADICTING: "red",
+    Word.NOT_ENOUGH: "dim",
+}
+
+
+class VerdictTable:
+    """One row a claim. Where nobody looks at a screen, each is one line."""
+
+    def __init__(self, verdicts: Sequence[Verdict]) -> None:
+        self.verdicts = verdicts
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        narrow, piped = options.max_width < NARROW, options.max_width >= WIDE
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, safe_box=True, show_header=not narrow)
+        table.expand = not piped
+        for name, width, ratio in NARROW_COLUMNS if narrow else COLUMNS:
+            table.add_column(
+                name, overflow="fold", no_wrap=piped, width=None if piped else width, ratio=None if piped else ratio
+            )
+        for verdict in self.verdicts:
+            row = _narrow_row(verdict) if narrow else _wide_row(verdict, broken=not piped)
+            table.add_row(*(Text(encodable(text, options.encoding), style=style) for text, style in row))
+        yield table
+
+
+def summary(verdicts: Sequence[Verdict]) -> str:
+    """`61 claims: 20 reproduced, 9 only when a setting is named, ...`, and those that are not as expected."""
+    counts = Counter(verdict.word for verdict in verdicts)
+    quick = " (quick: shortened runs, which settle nothing)" if any(v.quick for v in verdicts) else ""
+    told = ", ".join(f"{counts[word]} {word}" for word in Word if counts[word])
+    lines = [f"{plural(len(verdicts), 'claim')}{quick}: {told}."]
+    lines += [
+        f"{verdict.claim.id}: {verdict.text}, but the file expects {verdict.claim.expected}"
+        for verdict in verdicts
+        if verdict.differs
+    ]
+    return "\n".join(lines)
+
+
+def listing(verdicts: Sequence[Verdict], title: str) -> RenderableType:
+    """All verdicts under the file's title, and the summary."""
+    return Group(Encodable(title, "bold"), VerdictTable(verdicts), Encodable(summary(verdicts)))
+
+
+def detail(verdict: Verdict, commands: Sequence[str]) -> RenderableType:
+    """One claim: what it says, the verdict, what each setting shows, its runs, and the commands that repeat it."""
+    claim = verdict.claim
+    lines = [f"{claim.text}.", f"Stated: {claim.stated} (section {claim.section}; {claim.place})."]
+    parts: list[RenderableType] = [Encodable(claim.id, "bold"), *map(Encodable, lines)]
+    parts.append(Encodable(f"Verdict: {verdict.text}.", STYLES[verdict.word]))
+    if claim.citation is not None:
+        parts.append(Encodable(f"{claim.citation.source}: {claim.citation.says}."))
+    for finding in verdict.findings:
+        parts.append(Encodable(f"{finding.setting or 'Found'}: {_held(finding)}. {finding.sentence}."))
+    if claim.note:
+        parts.append(Encodable(f"Note: {claim.note}."))
+    if verdict.differs:
+        parts.append(Encodable(f"The file expects: {claim.expected}.", "red"))
+    if verdict.run_ids:
+        rows = tuple((run_id, finding.setting) for finding in verdict.findings for run_id in finding.run_ids)
+        parts.append(Uncut(TextTable(title="Runs", header=("run", "setting"), rows=rows)))
+    parts += [Encodable("Repeat it:"), *commands] if commands else []
+    return Group(*(Encodable(part, soft=True) if isinstance(part, str) else part for part in parts))
+
+
+def _held(finding: Finding) -> str:
+    if finding.holds is None:
+        return "not enough runs"
+    return f"it {'holds' if finding.holds else 'does not hold'}, {plural(finding.seeds, 'seed')} a cell"
+
+
+def _measured(verdict: Verdict) -> str:
+    citation = verdict.claim.citation
+    if citation is not None:
+        return f"{citation.source}: {citation.says}"
+    by_text: dict[str, list[str]] = {}
+    for finding in _told(verdict):
+        by_text.setdefault(finding.measured, []).append(finding.setting)
+    named = [f"{listed(names)}: {text}" if all(names) else text for text, names in by_text.items()]
+    return "; ".join(named)
+
+
+def _told(verdict: Verdict) -> Iterator[Finding]:
+    """The findings of the settings, and the others where they bear on the verdict."""
+    decided = any(finding.holds for finding in verdict.findings if finding.setting in verdict.claim.settings)
+    for finding in verdict.findings:
+        if finding.setting in verdict.claim.settings or finding.setting == "" or not decided:
+            yield finding
+
+
+def _broken(claim_id: str) -> str:
+    """An id on two lines, broken at its last dot."""
+    head, dot, tail = claim_id.rpartition(".")
+    return f"{head}{dot}\n{tail}" if dot else tail
+
+
+def _wide_row(verdict: Verdict, *, broken: bool) -> list[tuple[str, str]]:
+    claim = verdict.claim
+    return [
+        (_broken(claim.id) if broken else claim.id, ""),
+        (verdict.text, STYLES[verdict.word]),
+        (claim.text, ""),
+        (claim.stated, ""),
+        (_measured(verdict), ""),
+    ]
+
+
+def _narrow_row(verdict: Verdict) -> list[tuple[str, str]]:
+    claim = verdict.claim
+    said = f"{claim.text}.\nStated: {claim.stated}.\n{_found(verdict)}: {_measured(verdict)}.\n"
+    return [(f"{_broken(claim.id)}\n{verdict.text}", STYLES[verdict.word]), (said, "")]
+
+
+def _found(verdict: Verdict) -> str:
+    return "Source" if verdict.claim.kind is Kind.CITED else "Measured"
