@@ -42,14 +42,21 @@ class Evidence:
     out: Path
     _runs: dict[str, tuple[Store, RunRecord]] | None = None
     _measured: dict[tuple[str, str], float] = field(default_factory=dict)
+    _frames: dict[tuple[str, ...], pd.DataFrame] = field(default_factory=dict)
 
     def frame(self, plans: Sequence[Plan], measures: Iterable[str] = ()) -> pd.DataFrame:
         """One row a point: `setting`, every key as asked for, what came of its run, and these measures.
 
         A point that stands in several plans stands once.
         """
-        found: dict[tuple[Any, ...], dict[str, Any]] = {}
         columns = [name for name in measures if name in MEASURES]
+        mark = (*(plan.folder for plan in plans), "", *columns)
+        if mark not in self._frames:
+            self._frames[mark] = self._made(plans, columns)
+        return self._frames[mark]
+
+    def _made(self, plans: Sequence[Plan], columns: list[str]) -> pd.DataFrame:
+        found: dict[tuple[Any, ...], dict[str, Any]] = {}
         for plan in plans:
             records = self._of(plan)
             rows: dict[str, Any] = {row["run_id"]: row for row in tables.runs(plan, records).to_dict("records")}

@@ -83,8 +83,8 @@ class Difference:
         return f"{told} ({loss_text(self.mean - self.half)} to {loss_text(self.mean + self.half)})"
 
 
-def cells(frame: pd.DataFrame, selection: Selection, needed: int) -> list[Cell]:
-    """The cells of a selection in the frame's order. Raises Thin, Mismatch."""
+def groups(frame: pd.DataFrame, selection: Selection) -> list[Cell]:
+    """The cells of a selection in the frame's order, however few runs they have. Raises Mismatch where it has none."""
     grouped: dict[tuple[Value, ...], list[Row]] = {}
     names = [name for name in KEYS if name != "seed"]
     for row in frame.to_dict("records"):
@@ -98,21 +98,45 @@ def cells(frame: pd.DataFrame, selection: Selection, needed: int) -> list[Cell]:
     found = []
     for values, rows in zip(combinations, grouped.values(), strict=True):
         name = selection_text({key: (values[key],) for key in dict.fromkeys(shown)}) or "its runs"
-        done = {int(row["seed"]): row for row in rows if row["status"] == Status.DONE}
-        if len(done) < needed:
-            raise Thin(f"{name}: {len(done)} of {plural(needed, 'needed run')} done")
-        found.append(Cell(name, values, done))
+        found.append(Cell(name, values, {int(row["seed"]): row for row in rows if row["status"] == Status.DONE}))
     return found
 
 
-def one_cell(frame: pd.DataFrame, selection: Selection, needed: int, over: str = "", by: str = LOSS) -> Cell:
-    """The one cell of a selection, or of those along the key `over` the best by median. Raises Thin, Mismatch."""
-    found = cells(frame, selection, needed)
+def cells(frame: pd.DataFrame, selection: Selection, needed: int, along: str = "") -> list[Cell]:
+    """The cells of a selection, each with the needed runs; one a value of the key `along`. Raises Thin, Mismatch."""
+    found = groups(frame, selection)
+    if along and len({cell.values[along] for cell in found}) < len(found):
+        raise Mismatch(f"several cells at one {along}: {'; '.join(cell.name for cell in found[:4])}")
+    _check_enough(found, needed)
+    return found
+
+
+def one_cell(frame: pd.DataFrame, selection: Selection, needed: int, over: str = "") -> Cell:
+    """The one cell of a selection, or of those along the key `over` the best by median loss. Raises Thin, Mismatch."""
+    found = _alike_but_for(over, groups(frame, selection))
+    _check_enough(found, needed)
+    return min(found, key=lambda cell: cell.median(LOSS)) if over else found[0]
+
+
+def pair(frame: pd.DataFrame, one: Selection, other: Selection, needed: int, over: str = "") -> tuple[Cell, Cell]:
+    """The cells of two sides, as `one_cell` finds them; what is wrong with either comes before what either lacks."""
+    for side in (one, other):
+        _alike_but_for(over, groups(frame, side))
+    return one_cell(frame, one, needed, over), one_cell(frame, other, needed, over)
+
+
+def _alike_but_for(over: str, found: list[Cell]) -> list[Cell]:
     other = [{key: value for key, value in cell.values.items() if key != over} for cell in found]
     if any(values != other[0] for values in other):
         names = "; ".join(cell.name for cell in found[:4])
-        raise Mismatch(f"{selection_text(selection)} fits several cells ({names}): name one of them")
-    return min(found, key=lambda cell: cell.median(by)) if over else found[0]
+        raise Mismatch(f"a side fits several cells ({names}): name one of them")
+    return found
+
+
+def _check_enough(found: Sequence[Cell], needed: int) -> None:
+    for cell in found:
+        if len(cell.runs) < needed:
+            raise Thin(f"{cell.name}: {len(cell.runs)} of {plural(needed, 'needed run')} done")
 
 
 def measured(cell: Cell, measure: str, needed: int) -> dict[int, float]:
@@ -157,10 +181,14 @@ def selection_text(selection: Selection) -> str:
     )
 
 
-def one_a_value(found: Sequence[Cell], axis: str) -> None:
-    values = [cell.values[axis] for cell in found]
-    if len(set(values)) < len(values):
-        raise Mismatch(f"several cells at one {axis}: {'; '.join(cell.name for cell in found[:4])}")
+def learned(cell: Cell) -> int:
+    """How many of its runs learned."""
+    return sum(run["outcome"] == Outcome.LEARNED for run in cell.runs.values())
+
+
+def all_learned(found: Sequence[Cell]) -> bool:
+    """Every run of the cells learned: losses that are alike because nothing was learned say nothing."""
+    return all(learned(cell) == len(cell.runs) for cell in found)
 
 
 def outcomes_text(cell: Cell) -> str:

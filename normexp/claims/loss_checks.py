@@ -32,7 +32,7 @@ def lower(
 
     Seeds are paired. With `over`, each side is at its best along that key. Infinite is higher than any number.
     """
-    low, high = (of.one_cell(frame, side, needed, over) for side in (better, worse))
+    low, high = of.pair(frame, better, worse, needed, over)
     gap = of.difference(of.measured(low, measure, needed), of.measured(high, measure, needed), needed)
     holds = gap.above_zero and gap.mean >= by
     least = f" and at least {by:g}" if by else ""
@@ -55,18 +55,23 @@ def close(
     over: str = "",
     measure: str = LOSS,
 ) -> Finding:
-    """Two sides differ by at most `within`: the mean paired difference, told with its 95 % interval."""
-    left, right = (of.one_cell(frame, side, needed, over) for side in (one, other))
+    """Two sides differ by at most `within`: the mean paired difference, told with its 95 % interval.
+
+    Losses count as close only where every run learned: those of two sides that learn nothing always are.
+    """
+    left, right = of.pair(frame, one, other, needed, over)
     gap = of.difference(of.measured(left, measure, needed), of.measured(right, measure, needed), needed)
     finite = all(math.isfinite(n) for cell in (left, right) for n in cell.numbers(measure).values())
     unsure = finite and not math.isnan(gap.half) and abs(gap.mean) <= within < abs(gap.mean) + gap.half
+    vacuous = measure == LOSS and not of.all_learned([left, right])
     return of.finding(
         [left, right],
-        finite and abs(gap.mean) <= within,
+        finite and not vacuous and abs(gap.mean) <= within,
         f"{left.text(measure)} and {right.text(measure)}, difference {gap.text}",
         f"{measure} of {left.name}: {left.text(measure)}; of {right.name}: {right.text(measure)}; paired difference "
         f"{gap.text}, which must be at most {within:g} in size"
-        + ("; its interval reaches beyond that" if unsure else ""),
+        + ("; its interval reaches beyond that" if unsure else "")
+        + (f", with every run learning: {of.all_outcomes([left, right])}" if vacuous else ""),
     )
 
 
@@ -132,8 +137,7 @@ def trend(
     frame: pd.DataFrame, needed: int, *, axis: str, towards: str, of_runs: Selection = NOTHING, measure: str = LOSS
 ) -> Finding:
     """A measure rises or falls with every step along a key, and its ends differ: a 95 % interval clear of 0."""
-    found = sorted(of.cells(frame, of_runs, needed), key=lambda cell: cell.values[axis])
-    of.one_a_value(found, axis)
+    found = sorted(of.cells(frame, of_runs, needed, axis), key=lambda cell: cell.values[axis])
     medians = [cell.median(measure) for cell in found]
     low, high = (found[0], found[-1]) if towards == "rising" else (found[-1], found[0])
     gap = of.difference(of.measured(low, measure, needed), of.measured(high, measure, needed), needed)
@@ -146,23 +150,20 @@ def trend(
 def best_at(
     frame: pd.DataFrame, needed: int, *, axis: str, values: Sequence[Value], of_runs: Selection = NOTHING
 ) -> Finding:
-    """Along a key, the lowest median loss is at one of these values."""
-    found = of.cells(frame, of_runs, needed)
-    of.one_a_value(found, axis)
+    """Along a key, the lowest median loss is at one of these values, where every run learned."""
+    found = of.cells(frame, of_runs, needed, axis)
     top = min(found, key=lambda cell: cell.median(LOSS))
     place = value_text(axis, top.values[axis])
-    alive = math.isfinite(top.median(LOSS))
-    told = f"best at {axis} {place}: {top.text(LOSS)}" if alive else "none has a finite median"
+    alive = of.all_learned([top])
+    told = f"best at {axis} {place}: {top.text(LOSS)}" if alive else "none learns with every seed at its best"
     return of.finding(found, alive and top.values[axis] in values, told, f"{told}; {of.all_outcomes(found)}")
 
 
 def best_higher(frame: pd.DataFrame, needed: int, *, axis: str, higher: Selection, lower: Selection) -> Finding:
-    """Along a key of numbers, one side's lowest median loss is at a higher value than the other's."""
-    sides = [of.cells(frame, side, needed) for side in (higher, lower)]
-    for side in sides:
-        of.one_a_value(side, axis)
+    """Along a key of numbers, one side's lowest median loss is at a higher value than the other's; both learn there."""
+    sides = [of.cells(frame, side, needed, axis) for side in (higher, lower)]
     tops = [min(side, key=lambda cell: cell.median(LOSS)) for side in sides]
-    alive = all(math.isfinite(top.median(LOSS)) for top in tops)
+    alive = of.all_learned(tops)
     told = f"best at {axis} " + " against ".join(value_text(axis, top.values[axis]) for top in tops)
     return of.finding(
         [*sides[0], *sides[1]],
@@ -178,17 +179,17 @@ def sensitivity(
     """One side is less sensitive to a key: mean over its values of min(loss, initial loss) less the best loss.
 
     Seeds are paired; the 95 % interval of the difference is above 0, its mean at least `by` (2309.14322, section 2).
+    It says nothing of a side that learns nowhere, which makes it 0.
     """
-    sides = [of.cells(frame, side, needed) for side in (better, worse)]
-    for side in sides:
-        of.one_a_value(side, axis)
+    sides = [of.cells(frame, side, needed, axis) for side in (better, worse)]
     low, high = (_sensitivity(side) for side in sides)
     gap = of.difference(low, high, needed)
     texts = [of.spread_text(list(side.values())) for side in (low, high)]
+    nowhere = any(all(of.learned(cell) == 0 for cell in side) for side in sides)
     return of.finding(
         [*sides[0], *sides[1]],
-        gap.above_zero and gap.mean >= by,
-        f"{texts[0]} against {texts[1]}, difference {gap.text}",
+        gap.above_zero and gap.mean >= by and not nowhere,
+        f"{texts[0]} against {texts[1]}, difference {gap.text}" + (", a side learns nowhere" if nowhere else ""),
         f"sensitivity to {axis} of {of.selection_text(better)}: {texts[0]}; of {of.selection_text(worse)}: {texts[1]}; "
         f"paired difference {gap.text}, which must lie above 0",
     )

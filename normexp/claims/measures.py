@@ -30,10 +30,15 @@ def _early_loss(config: RunConfig, traces: Traces) -> float:
 
 
 def _roughness(config: RunConfig, traces: Traces) -> float:
-    """Steps of the training loss over its last half, about their own mean: batches differ alike in every run."""
+    """Steps of the training loss over its last half, about their own mean: batches differ alike in every run.
+
+    Infinite where a run died.
+    """
     losses = [row.train_loss for row in traces.curve if row.train_loss is not None and row.step > config.steps // 2]
     moves = [later - earlier for earlier, later in itertools.pairwise(losses)]
-    return statistics.stdev(moves) if len(moves) > 1 and all(map(math.isfinite, moves)) else math.nan
+    if not traces.curve or traces.curve[-1].step < config.steps or not all(map(math.isfinite, losses)):
+        return math.inf
+    return statistics.stdev(moves) if len(moves) > 1 else math.nan
 
 
 def _worst_rise(config: RunConfig, traces: Traces) -> float:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from normexp.claims import findings as of
 from normexp.claims.claim import NOTHING, Finding, Selection
-from normexp.claims.findings import Cell
 from normexp.keys import Value
 from normexp.record import Outcome
 from normexp.views.labels import listed, plural, range_text, value_text
@@ -52,7 +51,7 @@ def dies_by(frame: pd.DataFrame, needed: int, *, step: int, of_runs: Selection =
 
 def dies_later(frame: pd.DataFrame, needed: int, *, early: Selection, late: Selection) -> Finding:
     """Both sides become non-finite in every run, the late one at a later step with every seed."""
-    one, other = of.one_cell(frame, early, needed), of.one_cell(frame, late, needed)
+    one, other = of.pair(frame, early, late, needed)
     dead = all(run["outcome"] == Outcome.NONFINITE for cell in (one, other) for run in cell.runs.values())
     shared = sorted(set(one.runs) & set(other.runs))
     holds = dead and all(other.runs[seed]["step"] > one.runs[seed]["step"] for seed in shared)
@@ -64,13 +63,8 @@ def learns_at(
     frame: pd.DataFrame, needed: int, *, axis: str, values: Sequence[Value], of_runs: Selection = NOTHING
 ) -> Finding:
     """Along a key, every run learns at exactly these values: elsewhere at least one seed does not."""
-    found = of.cells(frame, of_runs, needed)
-    of.one_a_value(found, axis)
-    learning = [cell.values[axis] for cell in found if _learned(cell) == len(cell.runs)]
+    found = of.cells(frame, of_runs, needed, axis)
+    learning = [cell.values[axis] for cell in found if of.learned(cell) == len(cell.runs)]
     told = listed([value_text(axis, value) for value in learning]) if learning else "none"
-    shares = ", ".join(f"{value_text(axis, c.values[axis])} {_learned(c)} of {len(c.runs)}" for c in found)
+    shares = ", ".join(f"{value_text(axis, c.values[axis])} {of.learned(c)} of {len(c.runs)}" for c in found)
     return of.finding(found, set(learning) == set(values), f"learns at {axis} {told}", f"learned by {axis}: {shares}")
-
-
-def _learned(cell: Cell) -> int:
-    return sum(run["outcome"] == Outcome.LEARNED for run in cell.runs.values())

@@ -1,0 +1,171 @@
+"""normexp claims with a file of one's own: runs made, verdicts printed, exit codes, quick apart from full."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from normexp.claims import trial
+from normexp.claims.reading import load
+from normexp.views import claims as view
+
+SWEEP = """\
+name: pair
+base: {depth: 1, width: 8, heads: 1, hidden: 8, steps: 40, eval_every: 20}
+sweeps:
+  - label: learning
+    grid: {norm: [ln, none], lr: [1e-3, 1e-2], seed: [0, 1]}
+  - label: at rest
+    base: {lr: 1e-9}
+    grid: {norm: [ln, none], seed: [0, 1]}
+"""
+CLAIMS = """\
+name: mine
+title: My claims
+sweeps: [pair.yaml]
+claims:
+  - id: mine.learns
+    section: "1"
+    text: It learns with a norm
+    stated: learns
+    kind: sweep
+    check: ends
+    with: {outcomes: learned}
+    settings: [at rest]
+    seeds: 2
+    runs: {sweeps: pair, where: {norm: ln}}
+    elsewhere: {learning at 1e-2: {setting: learning, lr: 1e-2}}
+    expected: only when
+  - id: mine.counts
+    section: "2"
+    text: LayerNorm has 2d parameters
+    stated: 2d
+    kind: compute
+    check: norm_parameters
+  - id: mine.quote
+    section: "3"
+    text: A paper says so
+    stated: so
+    kind: cited
+    source: a paper
+    says: otherwise
+    agrees: no
+"""
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "normexp", "claims", *arguments]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=120, check=False, env=environment
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("claims")
+    (made / "pair.yaml").write_text(SWEEP)
+    (made / "mine.yaml").write_text(CLAIMS)
+    return made
+
+
+@pytest.fixture(scope="module")
+def ran(folder: Path) -> subprocess.CompletedProcess[str]:
+    return run(folder, "mine.yaml", "mine.learns", "--run", "--executor", "inline")
+
+
+def test_without_runs_nothing_differs(tmp_path: Path) -> None:
+    (tmp_path / "pair.yaml").write_text(SWEEP)
+    (tmp_path / "mine.yaml").write_text(CLAIMS)
+    done = run(tmp_path, "mine.yaml")
+    assert done.returncode == 0, done.stderr
+    assert "3 claims: 1 reproduced, 1 misquoted, 1 not enough runs." in done.stdout
+    assert not (tmp_path / "results").exists()
+
+
+def test_one_claim_runs_its_points_alone_and_shows_its_evidence(
+    folder: Path, ran: subprocess.CompletedProcess[str]
+) -> None:
+    assert ran.returncode == 0, ran.stderr
+    stored = {path.name for path in (folder / "results" / "mine" / "pair" / "runs").iterdir()}
+    assert len(stored) == 6, "labels are no keys: the runs with a norm under both of them"
+    assert all("-ln-" in run_id for run_id in stored)
+    assert "Verdict: only when learning at 1e-2." in ran.stdout
+    assert "at rest: it does not hold, 2 seeds a cell. 0 of 2 runs ended learned" in ran.stdout
+    assert {line.split()[0] for line in ran.stdout.splitlines() if line.startswith("d1-")} < stored
+    assert ran.stdout.count("\nd1-ln-") == 4
+    commands = [line for line in ran.stdout.splitlines() if line.startswith("normexp sweep")]
+    assert commands == [
+        "normexp sweep pair.yaml --out results/mine --only norm=ln",
+        "normexp sweep pair.yaml --out results/mine --only norm=ln --only lr=0.01",
+    ]
+
+
+def test_a_verdict_that_differs_exits_with_3(folder: Path, ran: subprocess.CompletedProcess[str]) -> None:
+    assert ran.returncode == 0
+    (folder / "other.yaml").write_text(CLAIMS.replace("expected: only when", "expected: reproduced"))
+    done = run(folder, "other.yaml", "--out", "results/mine")
+    assert done.returncode == 3
+    assert "mine.learns: only when learning at 1e-2, but the file expects reproduced" in done.stdout
+
+
+def test_quick_runs_are_other_runs_and_settle_nothing(folder: Path, ran: subprocess.CompletedProcess[str]) -> None:
+    """In the very folder of the full ones, and expected to be otherwise."""
+    assert ran.returncode == 0
+    (folder / "quick.yaml").write_text(CLAIMS.replace("expected: only when", "expected: reproduced"))
+    lacking = run(folder, "quick.yaml", "mine.learns", "--quick", "--out", "results/mine")
+    assert "Verdict: not enough runs (quick)." in lacking.stdout
+    done = run(
+        folder, "quick.yaml", "--run", "--scale", "0.5", "--out", "results/mine", "--executor", "inline", "-j", "1"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "only when learning at 1e-2 (quick)" in done.stdout
+    assert (
+        "3 claims (quick: shortened runs, which settle nothing): 1 reproduced, 1 only when, 1 misquoted." in done.stdout
+    )
+    full = run(folder, "mine.yaml", "mine.learns")
+    assert "2 seeds a cell" in full.stdout
+
+
+def test_stale_runs_are_missing_runs(folder: Path, ran: subprocess.CompletedProcess[str], tmp_path: Path) -> None:
+    assert ran.returncode == 0
+    shutil.copytree(folder / "results", tmp_path / "results")
+    for path in (tmp_path / "results" / "mine" / "pair" / "runs").glob("*/run.json"):
+        text = path.read_text()
+        assert '"numerics": ' in text
+        path.write_text("\n".join(' "numerics": 0,' if '"numerics": ' in line else line for line in text.splitlines()))
+    done = run(folder, "mine.yaml", "mine.learns", "--out", str(tmp_path / "results" / "mine"))
+    assert "Verdict: not enough runs." in done.stdout
+
+
+@pytest.mark.parametrize("columns", [80, 160])
+def test_tables_fit_the_width_and_lose_nothing(folder: Path, columns: int) -> None:
+    lines = printed(folder, columns)
+    assert max(map(len, lines)) <= columns
+    assert not [line for line in lines if "…" in line]
+    words = {word for line in lines for word in line.split()}
+    everything = [CLAIMS.split("text: ")[number].splitlines()[0] for number in (1, 2, 3)]
+    assert {word.rstrip(".") for text in everything for word in text.split()} <= {word.rstrip(".") for word in words}
+    assert {"learns", "counts", "quote", "misquoted", "otherwise"} <= {word.rstrip(".") for word in words}
+
+
+def test_piped_every_claim_is_one_line(folder: Path) -> None:
+    lines = printed(folder, 10_000)
+    assert len([line for line in lines if line.startswith("mine.")]) == 3
+
+
+def printed(folder: Path, columns: int) -> Sequence[str]:
+    file = load(folder / "mine.yaml")
+    verdicts = trial.judged(file, file.claims, folder / "nowhere")
+    console = Console(file=StringIO(), width=columns, color_system=None)
+    console.print(view.listing(verdicts, file.title))
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue().splitlines()

@@ -1,0 +1,162 @@
+"""Claims files: what they may hold, that each fault is told with its place, and the ones that ship."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from normexp.claims import trial
+from normexp.claims.claim import ClaimFile, Kind, Word
+from normexp.claims.evidence import plans
+from normexp.claims.files import choose, shipped
+from normexp.claims.reading import load, parse
+from normexp.errors import UserError
+
+SWEEP = "name: pairs\nbase: {depth: 1, width: 8, heads: 1}\ngrid: {norm: [ln, none], seed: [0, 1, 2]}\n"
+HEAD = "sweeps: [pairs.yaml]\nclaims:\n"
+GOOD = """\
+  - id: mine.equal
+    section: "1"
+    text: LayerNorm and none end alike
+    stated: alike
+    kind: sweep
+    check: close
+    with: {one: {norm: ln}, other: {norm: none}, within: 0.5}
+    seeds: 2
+    runs: {sweeps: pairs, where: {lr: [1e-3], depth: 1}}
+    elsewhere: {at a high rate: {lr: 1e-2}}
+    expected: only when
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "pairs.yaml").write_text(SWEEP)
+    return tmp_path
+
+
+def read(folder: Path, claims: str, head: str = HEAD) -> ClaimFile:
+    return parse(head + claims, folder / "mine.yaml")
+
+
+def faults(folder: Path, claims: str, head: str = HEAD) -> list[str]:
+    with pytest.raises(UserError) as caught:
+        read(folder, claims, head)
+    return [complaint.replace(f"{folder}/", "") for complaint in caught.value.complaints]
+
+
+def test_a_claim_as_it_is_written(folder: Path) -> None:
+    file = read(folder, GOOD)
+    (claim,) = file.claims
+    assert (file.name, file.title, dict(file.sweeps)) == ("mine", "mine", {"pairs": folder / "pairs.yaml"})
+    assert claim.parameters == {"one": {"norm": ("ln",)}, "other": {"norm": ("none",)}, "within": 0.5}
+    assert (claim.kind, claim.seeds, claim.settings, claim.sweeps) == (Kind.SWEEP, 2, ("",), ("pairs",))
+    assert claim.where == {"lr": (1e-3,), "depth": (1,)}
+    assert claim.elsewhere == {"at a high rate": {"lr": (1e-2,)}}
+    assert claim.expected is Word.ONLY_WHEN
+    assert claim.place == f"{folder}/mine.yaml:3"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("check: close", "check: closer", "mine.yaml:8: claims[1].check: 'closer' is not there; did you mean close?"),
+        ("within: 0.5", "withn: 0.5", "mine.yaml:9: claims[1].with.withn: unknown key; did you mean within?"),
+        (", within: 0.5", "", "mine.yaml:9: claims[1].with: lacks within"),
+        ("within: 0.5", "within: near", "mine.yaml:9: claims[1].with.within: 'near' is not a number"),
+        ("norm: ln}", "nrom: ln}", "mine.yaml:9: claims[1].with.one.nrom: unknown key; did you mean norm?"),
+        ("norm: ln}", "norm: lm}", "mine.yaml:9: claims[1].with.one.norm: 'lm' is not one of"),
+        (
+            "sweeps: pairs,",
+            "sweeps: pair,",
+            "mine.yaml:11: claims[1].runs.sweeps: 'pair' is none of the sweeps; did you",
+        ),
+        ("kind: sweep", "kind: sweeps", "mine.yaml:7: claims[1].kind: 'sweeps' is not there; did you mean sweep?"),
+        ("kind: sweep", "kind: compute", "mine.yaml:9: claims[1].with: a compute claim has no with: drop it"),
+        ("expected: only when", "expected: maybe", "mine.yaml:13: claims[1].expected: 'maybe' is not there; known are"),
+        ("seeds: 2", "seeds: 0", "mine.yaml:10: claims[1].seeds: 0 is out of range: a whole number at least 1"),
+        ("text: LayerNorm and none end alike", "txt: a", "mine.yaml:5: claims[1].txt: unknown key; did you mean text?"),
+        ("stated: alike", "stated:", "mine.yaml:6: claims[1].stated: is empty: write a text, or drop the key"),
+        ("    check: close\n", "", "mine.yaml:3: claims[1]: a sweep claim lacks check"),
+    ],
+)
+def test_a_fault_is_told_with_its_place_and_what_to_write(folder: Path, old: str, new: str, complaint: str) -> None:
+    assert old in GOOD
+    told = faults(folder, GOOD.replace(old, new, 1))
+    assert any(line.startswith(complaint) for line in told), told
+
+
+def test_all_faults_come_at_once(folder: Path) -> None:
+    bad = GOOD.replace("close", "closer").replace("sweeps: pairs", "sweeps: pair").replace("lr: 1e-2", "rl: 1e-2")
+    assert len(faults(folder, bad)) == 3
+    assert faults(folder, GOOD + GOOD) == ["mine.yaml:14: claims[2].id: mine.equal stands twice, first at mine.yaml:3"]
+
+
+def test_faults_of_the_file_itself(folder: Path) -> None:
+    assert faults(folder, "", "") == ["mine.yaml: the file is empty: write at least claims"]
+    assert faults(folder, "", "name: x\n") == ["mine.yaml:1: lacks claims"]
+    assert "mine.yaml:1: claim: unknown key; did you mean claims?" in faults(folder, "", "claim: []\n")
+    missing = faults(folder, GOOD, HEAD.replace("pairs", "other"))
+    assert "mine.yaml:1: sweeps: other.yaml: no such file beside this one or in the working directory" in missing
+    with pytest.raises(UserError, match="no such file"):
+        load(folder / "none.yaml")
+
+
+def test_a_check_that_needs_parameters_says_which(folder: Path) -> None:
+    bare = "\n".join(line for line in GOOD.splitlines() if "with:" not in line)
+    assert faults(folder, bare) == ["mine.yaml:8: claims[1].with: close needs one, other, within"]
+
+
+def test_a_selection_that_fits_nothing_is_told_with_the_claim(folder: Path) -> None:
+    for old, new in (("depth: 1}}", "depth: 7}}"), ("other: {norm: none}", "other: {norm: rms}")):
+        file = read(folder, GOOD.replace(old, new).replace("    elsewhere: {at a high rate: {lr: 1e-2}}\n", ""))
+        with pytest.raises(UserError, match=r"mine.yaml:3: mine.equal: .*no point has"):
+            trial.judged(file, file.claims, folder)
+
+
+@pytest.mark.parametrize("name", shipped())
+class TestShipped:
+    def test_its_claims_are_whole(self, name: str) -> None:
+        file, claims, one = choose([name])
+        assert not one
+        assert len(claims) == len({claim.id for claim in claims}) > 20
+        assert all(claim.id.startswith(f"{name}.") for claim in claims)
+        for claim in claims:
+            assert len(claim.text) <= 160, claim.id
+            assert not claim.text.endswith("."), claim.id
+            assert claim.kind is not Kind.SWEEP or claim.seeds >= 1
+        assert {stem for claim in claims for stem in claim.sweeps} == set(file.sweeps)
+
+    def test_every_selection_fits_points_of_its_sweeps_full_and_quick(self, name: str, tmp_path: Path) -> None:
+        """Mismatch is told before Thin only where the cells come first, so every verdict is asked for."""
+        file, claims, _ = choose([name])
+        for scale in (1.0, 0.03):
+            verdicts = trial.judged(file, claims, tmp_path, scale=scale)
+            told = {verdict.claim.id: verdict.word for verdict in verdicts if verdict.claim.kind is Kind.SWEEP}
+            assert set(told.values()) == {Word.NOT_ENOUGH}
+
+    def test_every_sweep_of_three_settings_has_the_seeds_that_its_claims_need(self, name: str) -> None:
+        file, claims, _ = choose([name])
+        found = plans(file, file.sweeps)
+        for claim in claims:
+            for stem in claim.sweeps:
+                labels = {point.label for point in found[stem].points}
+                assert set(claim.settings) <= labels, claim.id
+                seeds = {point.config.seed for point in found[stem].points}
+                assert len(seeds) >= claim.seeds, claim.id
+
+
+def test_names_of_files_and_claims(folder: Path) -> None:
+    (folder / "mine.yaml").write_text(HEAD + GOOD)
+    file, claims, one = choose([str(folder / "mine.yaml"), "mine.equal"])
+    assert (file.name, [claim.id for claim in claims], one) == ("mine", ["mine.equal"], True)
+    assert {claim.section for claim in choose(["article.6.2"])[1]} == {"6.2"}
+    assert len(choose(["article.6.2", "article.6.3"])[1]) > len(choose(["article.6.2"])[1])
+    for names, match in (
+        (["article.6.2.nan30"], r"did you mean article.6.2.nan300\?"),
+        (["artcle.6.2"], r"did you mean article\?"),
+        ([str(folder / "mine.yaml"), "article"], "one claims file at a time"),
+    ):
+        with pytest.raises(UserError, match=match):
+            choose(names)
