@@ -13,6 +13,7 @@ from normexp.claims.files import choose, shipped
 from normexp.claims.reading import load, parse
 from normexp.errors import UserError
 
+EXAMPLES = Path(__file__).parent.parent / "examples"
 SWEEP = "name: pairs\nbase: {depth: 1, width: 8, heads: 1}\ngrid: {norm: [ln, none], seed: [0, 1, 2]}\n"
 HEAD = "sweeps: [pairs.yaml]\nclaims:\n"
 GOOD = """\
@@ -160,3 +161,8 @@ def test_names_of_files_and_claims(folder: Path) -> None:
     ):
         with pytest.raises(UserError, match=match):
             choose(names)
+
+
+def test_the_example_can_be_asked(tmp_path: Path) -> None:
+    file = load(EXAMPLES / "deepnorm_claims.yaml")
+    assert {verdict.word for verdict in trial.judged(file, file.claims, tmp_path)} == {Word.NOT_ENOUGH}

@@ -174,6 +174,11 @@ def spread_text(numbers: Sequence[float]) -> str:
     return f"{loss_text(statistics.fmean(numbers))} ± {loss_text(statistics.stdev(numbers))} ({len(numbers)})"
 
 
+def measure_text(measure: str) -> str:
+    """`final loss`, `max logit after`."""
+    return measure.replace("_val_", " ").replace("_", " ")
+
+
 def selection_text(selection: Selection) -> str:
     """`norm none, lr 0.001 or 0.003`."""
     return ", ".join(
@@ -204,13 +209,16 @@ def counts_text(runs: Sequence[Row]) -> str:
         if those and outcome == Outcome.NONFINITE:
             parts.append(f"{len(those)} nonfinite @{range_text(int(run['step']) for run in those)}")
         elif those:
-            parts.append(f"{len(those)} {outcome} {spread_text([run[LOSS] for run in those])}")
+            spread = spread_text([run[LOSS] for run in those]).removesuffix(f" ({len(those)})")
+            parts.append(f"{len(those)} {outcome} {spread}")
     return ", ".join(parts)
 
 
 def all_outcomes(found: Sequence[Cell]) -> str:
+    """The outcomes of each cell."""
     return "; ".join(map(outcomes_text, found))
 
 
 def finding(found: Sequence[Cell], holds: bool, measured: str, sentence: str) -> Finding:
+    """What the cells show, with their runs."""
     return Finding(holds=bool(holds), measured=measured, sentence=sentence, seeds=fewest(found), run_ids=run_ids(found))

@@ -36,11 +36,12 @@ def lower(
     gap = of.difference(of.measured(low, measure, needed), of.measured(high, measure, needed), needed)
     holds = gap.above_zero and gap.mean >= by
     least = f" and at least {by:g}" if by else ""
+    name = of.measure_text(measure)
     return of.finding(
         [low, high],
         holds,
         f"{low.text(measure)} against {high.text(measure)}, difference {gap.text}",
-        f"{measure} of {low.name}: {low.text(measure)}; of {high.name}: {high.text(measure)}; paired difference "
+        f"{name} of {low.name}: {low.text(measure)}; of {high.name}: {high.text(measure)}; paired difference "
         f"{gap.text}, which must lie above 0{least}",
     )
 
@@ -63,12 +64,13 @@ def close(
     gap = of.difference(of.measured(left, measure, needed), of.measured(right, measure, needed), needed)
     finite = all(math.isfinite(n) for cell in (left, right) for n in cell.numbers(measure).values())
     unsure = finite and not math.isnan(gap.half) and abs(gap.mean) <= within < abs(gap.mean) + gap.half
+    name = of.measure_text(measure)
     vacuous = measure == LOSS and not of.all_learned([left, right])
     return of.finding(
         [left, right],
         finite and not vacuous and abs(gap.mean) <= within,
         f"{left.text(measure)} and {right.text(measure)}, difference {gap.text}",
-        f"{measure} of {left.name}: {left.text(measure)}; of {right.name}: {right.text(measure)}; paired difference "
+        f"{name} of {left.name}: {left.text(measure)}; of {right.name}: {right.text(measure)}; paired difference "
         f"{gap.text}, which must be at most {within:g} in size"
         + ("; its interval reaches beyond that" if unsure else "")
         + (f", with every run learning: {of.all_outcomes([left, right])}" if vacuous else ""),
@@ -91,7 +93,8 @@ def near(
     holds = abs(cell.median(measure) - value) <= within
     told = f"{cell.text(measure)} against {value:g}"
     stated = f"stated {value:g} ± {within:g}"
-    return of.finding([cell], holds, told, f"{measure} of {cell.name}: {cell.text(measure)}; {stated}")
+    name = of.measure_text(measure)
+    return of.finding([cell], holds, told, f"{name} of {cell.name}: {cell.text(measure)}; {stated}")
 
 
 def above(
@@ -101,7 +104,8 @@ def above(
     cell = of.one_cell(frame, of_runs, needed)
     numbers = of.measured(cell, measure, needed)
     told = f"{_ends(numbers.values())} against {value:g}"
-    return of.finding([cell], min(numbers.values()) > value, told, f"{measure} of {cell.name} by seed: {told}")
+    name = of.measure_text(measure)
+    return of.finding([cell], min(numbers.values()) > value, told, f"{name} of {cell.name} by seed: {told}")
 
 
 def below(
@@ -111,7 +115,8 @@ def below(
     cell = of.one_cell(frame, of_runs, needed)
     numbers = of.measured(cell, measure, needed)
     told = f"{_ends(numbers.values())} against {value:g}"
-    return of.finding([cell], max(numbers.values()) < value, told, f"{measure} of {cell.name} by seed: {told}")
+    name = of.measure_text(measure)
+    return of.finding([cell], max(numbers.values()) < value, told, f"{name} of {cell.name} by seed: {told}")
 
 
 def changes(
@@ -129,8 +134,11 @@ def changes(
     first, last = of.measured(cell, before, needed), of.measured(cell, after, needed)
     ratios = [last[seed] / first[seed] for seed in first if seed in last]
     holds = all(ratio > times if towards == "rising" else ratio < 1 / times for ratio in ratios)
+    names = of.measure_text(before), of.measure_text(after)
     told = f"{cell.text(before)} to {cell.text(after)}"
-    return of.finding([cell], holds, told, f"{cell.name}: {before} {cell.text(before)}, {after} {cell.text(after)}")
+    return of.finding(
+        [cell], holds, told, f"{cell.name}: {names[0]} {cell.text(before)}, {names[1]} {cell.text(after)}"
+    )
 
 
 def trend(
@@ -144,7 +152,8 @@ def trend(
     steps = [b - a for a, b in itertools.pairwise(medians)]
     holds = all(step > 0 if towards == "rising" else step < 0 for step in steps) and gap.above_zero
     told = ", ".join(f"{value_text(axis, cell.values[axis])}: {cell.text(measure)}" for cell in found)
-    return of.finding(found, holds, told, f"{measure} by {axis}: {told}; ends differ by {gap.text}")
+    name = of.measure_text(measure)
+    return of.finding(found, holds, told, f"{name} by {axis}: {told}; ends differ by {gap.text}")
 
 
 def best_at(
