@@ -135,14 +135,19 @@ def typed(kind: Any, value: Any, where: str) -> Any:
         return config_from(typed(dict[str, Any], value, where))
     if dataclasses.is_dataclass(kind):
         return _object(kind, typed(dict[str, Any], value, where), where)
-    arguments = get_args(kind)
-    if get_origin(kind) is UnionType:
+    origin, arguments = _shape(kind)
+    if origin is UnionType:
         return _one_of(arguments, value, where)
-    if get_origin(kind) in (dict, Mapping) and isinstance(value, dict):
+    if origin in (dict, Mapping) and isinstance(value, dict):
         return {key: typed(arguments[1], item, f"{where}.{key}".lstrip(".")) for key, item in value.items()}
-    if get_origin(kind) in (tuple, Sequence) and isinstance(value, list):
+    if origin in (tuple, Sequence) and isinstance(value, list):
         return tuple(typed(arguments[0], item, f"{where}[{index}]") for index, item in enumerate(value))
     return value if kind is Any else _single(kind, value, where)
+
+
+@functools.cache
+def _shape(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+    return get_origin(kind), get_args(kind)
 
 
 @functools.cache
@@ -159,8 +164,8 @@ def _object(kind: Any, read: Mapping[str, Any], where: str) -> Any:
 
 
 def _one_of(kinds: Sequence[Any], value: Any, where: str) -> Any:
-    if value is None and NoneType in kinds:
-        return None
+    if type(value) in kinds and type(value) is not int:  # which may have more than 64 bits
+        return value
     faults = []
     for kind in kinds:
         if kind is not NoneType:

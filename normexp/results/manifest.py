@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -58,8 +59,12 @@ def manifest_json(plan: Plan, *, argv: Sequence[str], commit: str | None) -> str
     )
 
 
+@functools.lru_cache(maxsize=1)
 def parse(text: str) -> Manifest:
-    """A manifest. Raises ValueError where it is not one, or a newer program's."""
+    """A manifest; the latest is kept, for a command reads its folder's several times.
+
+    Raises ValueError where it is not one, or a newer program's.
+    """
     read = from_json(text)
     missing = {"normexp", "schema", "points", "runs", "axes"} - set(read)
     if missing:
