@@ -75,9 +75,9 @@ class TestData:
         """So that CSV is the same in every encoding of the output."""
         assert FILE.read_text("utf-8").isascii()
 
-    def test_the_file_is_part_of_the_package(self) -> None:
+    def test_its_files_are_part_of_the_package(self) -> None:
         project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text("utf-8"))
-        assert project["tool"]["setuptools"]["package-data"]["normexp"] == [FILE.name]
+        assert project["tool"]["setuptools"]["package-data"]["normexp"] == [FILE.name, "claims/*.yaml"]
 
     @pytest.mark.parametrize(
         ("change", "told"),
