@@ -16,7 +16,7 @@ OURS = "normexp"
 
 
 class CannotInstall(Exception):
-    """What pip said last."""
+    """What pip said last, or why there is no environment."""
 
 
 def environment(tool: str) -> Path:
@@ -27,7 +27,10 @@ def environment(tool: str) -> Path:
     if stamp.exists() and stamp.read_text() == wanted:
         return programs
     print(f"installing {tool} into {folder} (once)", flush=True)
-    venv.create(folder, with_pip=True, clear=True)
+    try:
+        venv.create(folder, with_pip=True, clear=True)
+    except (OSError, subprocess.CalledProcessError) as fault:
+        raise CannotInstall(f"no virtual environment: {fault}") from fault
     install = [programs / "python", "-m", "pip", "install", "--quiet", "--constraint", CONSTRAINTS, *_what(tool)]
     pip = subprocess.run(list(map(str, install)), capture_output=True, text=True)
     if pip.returncode:

@@ -42,7 +42,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 def spread(values: Sequence[float], digits: int = 3) -> tuple[float, float, float]:
     """Median and quartiles (lower, upper); all the same for one value."""
-    low, median, high = statistics.quantiles(values, n=4) if len(values) > 1 else [values[0]] * 3
+    low, median, high = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
     return round(median, digits), round(low, digits), round(high, digits)
 
 

@@ -18,10 +18,11 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from benchmarks.environments import OURS, CannotInstall, environment
-from benchmarks.harness import FOLDER, say, say_machine, seconds, spread, write_csv
+from benchmarks.harness import FOLDER, say_machine, seconds, spread, write_csv
 
 PEERS = FOLDER / "peers"
 LOOP, HYDRA = "loop", "hydra"
@@ -30,6 +31,7 @@ TOOLS = (OURS, *SCRIPTS)
 NORMS = ("none", "ln", "rms", "bn", "dyt", "scale")
 MIXERS = ("attention", "mean", "linear")
 QUIET = {"OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+RATIO = ("ratio", "ratio_low", "ratio_high")
 
 Value = str | int | float | bool
 Losses = dict[tuple[str, float], float]
@@ -95,17 +97,13 @@ def timed(tool: str, programs: Path, grid: Grid) -> tuple[float, Losses]:
         (folder / "results").mkdir()
         (folder / "grid.yaml").write_text(grid.file_text(tool))
         call = command(tool, programs, grid, folder)
+        ended: list[subprocess.CompletedProcess[str]] = []
         with (folder / "log.txt").open("w") as log:
-            returned: list[int] = []
-
-            def run() -> None:
-                ended = subprocess.run(call, stdout=log, stderr=log, cwd=folder, env=os.environ | QUIET)
-                returned.append(ended.returncode)
-
-            took = seconds(run)
-        if returned[0]:
+            run = partial(subprocess.run, call, stdout=log, stderr=log, text=True, cwd=folder, env=os.environ | QUIET)
+            took = seconds(lambda: ended.append(run()))
+        if ended[0].returncode:
             said = (folder / "log.txt").read_text().strip().splitlines() or ["nothing"]
-            raise ToolFailed(f"exit {returned[0]}: {said[-1]}")
+            raise ToolFailed(f"exit {ended[0].returncode}: {said[-1]}")
         losses = dict(_losses(folder / "results"))
         if len(losses) != grid.points:
             raise ToolFailed(f"trained {len(losses)} of {grid.points} runs")
@@ -150,19 +148,34 @@ def rounds_of(
 
 def measure(section: str, programs: Mapping[str, Path], grid: Grid, rounds: int) -> list[dict[str, object]]:
     """A row for each tool, printed."""
+    network = f"depth {grid.depth}, norm {grid.norm}, mixer {grid.mixer}"
+    print(f"{network}: {grid.points} runs of {grid.steps} steps", flush=True)
     took, losses = rounds_of(programs, grid, rounds)
     rows = []
     for tool, times in took.items():
-        median, low, high = spread(times, 2)
         row: dict[str, object] = {"section": section, "norm": grid.norm, "mixer": grid.mixer, "tool": tool}
         row |= {"fused": grid.fused and tool != OURS, "runs": grid.points, "steps": grid.steps, "rounds": rounds}
-        row |= {"seconds": median, "seconds_low": low, "seconds_high": high}
-        ratios = [ours / other for ours, other in zip(took.get(OURS, []), times, strict=False)] or [math.nan]
-        row |= dict(zip(("ratio", "ratio_low", "ratio_high"), spread(ratios), strict=True))
+        median, low, high = spread(times, 2)
+        told = f"  {tool:8}{median:7.2f} s ({low:.2f} to {high:.2f})"
+        row |= {"seconds": median, "seconds_low": low, "seconds_high": high} | dict.fromkeys(RATIO)
+        if OURS in took and tool != OURS:
+            ratio, low, high = spread([ours / other for ours, other in zip(took[OURS], times, strict=True)])
+            told += f"   normexp takes {ratio:.3f} of that ({low:.3f} to {high:.3f})"
+            row |= dict(zip(RATIO, (ratio, low, high), strict=True))
+        print(told, flush=True)
         rows.append(row)
-        say(row)
     say_losses(losses)
     return rows
+
+
+def say_worst(rows: Sequence[Mapping[str, object]]) -> None:
+    """Print for each section where normexp's median ratio is largest."""
+    for section, group in itertools.groupby(rows, key=lambda row: row["section"]):
+        ratios = [(ratio, row) for row in group if isinstance(ratio := row["ratio"], float)]
+        if ratios:
+            ratio, row = max(ratios, key=lambda pair: pair[0])
+            where = f"{row['tool']}, norm {row['norm']}, mixer {row['mixer']}"
+            print(f"largest ratio of the {section}: {ratio:.3f} ({where})")
 
 
 def say_losses(losses: Mapping[str, Losses]) -> None:
@@ -219,6 +232,7 @@ def main() -> None:
         for norm, mixer in itertools.product(options.norm, options.mixer):
             rows += measure("pairs", both, calm(norm, mixer, options.pair_steps, fused=options.fused), options.rounds)
     if rows:
+        say_worst(rows)
         write_csv(options.csv, rows)
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 from benchmarks.environments import OURS
+from benchmarks.harness import spread
 from benchmarks.peers import network as peer
-from benchmarks.sweep import MIXERS, NORMS, TOOLS, Grid, calm
+from benchmarks.sweep import LOOP, MIXERS, NORMS, TOOLS, Grid, ToolFailed, calm, timed
 from normexp.config.grid import plan
 from normexp.config.sweepfile import parse
 from normexp.nn.network import Network, build
@@ -107,3 +110,24 @@ def test_norm_section_trains_each_point() -> None:
         grid = calm(norm, mixer, 3, fused=False)
         made = plan(parse(grid.file_text(OURS), origin="grid.yaml"))
         assert len(made.configs) == grid.points == 4
+
+
+def test_commands_end_with_like_losses() -> None:
+    """normexp's command and the plain loop's, in this environment."""
+    grid = Grid(steps=2, depth=1, positions=("pre",), rates=(1e-3,))
+    both = [timed(tool, Path(sys.executable).parent, grid) for tool in (OURS, LOOP)]
+    assert all(took > 0.1 for took, _ in both)
+    (_, ours), (_, loops) = both
+    assert loops == pytest.approx(ours, abs=0.2)
+    assert 3 < ours["pre", 1e-3] < 5
+
+
+def test_failing_command_is_told() -> None:
+    with pytest.raises(ToolFailed, match=r"exit 2: .*norm"):
+        timed(OURS, Path(sys.executable).parent, Grid(steps=2, norm="nonsense"))
+
+
+def test_spread_stays_within_the_values() -> None:
+    assert spread([4.0, 2.0]) == (3.0, 2.5, 3.5)
+    assert spread([1.0, 9.0, 2.0]) == (2.0, 1.5, 5.5)
+    assert spread([2.0]) == (2.0, 2.0, 2.0)
