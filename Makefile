@@ -39,6 +39,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.sweep
 	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.scaling
+	$(BIN)/python -m benchmarks.memory
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
