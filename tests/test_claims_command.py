@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import shutil
-import subprocess
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from io import StringIO
 from pathlib import Path
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner, Result
 
 from normexp.claims import trial
+from normexp.claims.checks import CHECKS
+from normexp.claims.computed import COMPUTED
+from normexp.claims.measures import MEASURES
 from normexp.claims.reading import load
+from normexp.cli.app import app
 from normexp.views import claims as view
+from normexp.views import report
 
 SWEEP = """\
 name: pair
@@ -61,12 +65,18 @@ claims:
 """
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "normexp", "claims", *arguments]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=120, check=False, env=environment
-    )
+@pytest.fixture(scope="module", autouse=True)
+def _no_figures() -> Iterator[None]:
+    """They take a second each, and are tested elsewhere."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report, "write_figures", lambda *_: None)
+        yield
+
+
+def run(folder: Path, *arguments: str) -> Result:
+    more = ["--executor", "inline", "--jobs", "1"] if "--run" in arguments else []
+    with contextlib.chdir(folder):
+        return CliRunner().invoke(app, ["claims", *arguments, *more])
 
 
 @pytest.fixture(scope="module")
@@ -78,23 +88,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def ran(folder: Path) -> subprocess.CompletedProcess[str]:
-    return run(folder, "mine.yaml", "mine.learns", "--run", "--executor", "inline")
+def ran(folder: Path) -> Result:
+    return run(folder, "mine.yaml", "mine.learns", "--run")
 
 
 def test_without_runs_nothing_differs(tmp_path: Path) -> None:
     (tmp_path / "pair.yaml").write_text(SWEEP)
     (tmp_path / "mine.yaml").write_text(CLAIMS)
     done = run(tmp_path, "mine.yaml")
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     assert "3 claims: 1 reproduced, 1 misquoted, 1 not enough runs." in done.stdout
     assert not (tmp_path / "results").exists()
 
 
-def test_one_claim_runs_its_points_alone_and_shows_its_evidence(
-    folder: Path, ran: subprocess.CompletedProcess[str]
-) -> None:
-    assert ran.returncode == 0, ran.stderr
+def test_one_claim_runs_its_points_alone_and_shows_its_evidence(folder: Path, ran: Result) -> None:
+    assert ran.exit_code == 0, ran.stderr
     stored = {path.name for path in (folder / "results" / "mine" / "pair" / "runs").iterdir()}
     assert len(stored) == 6, "labels are no keys: the runs with a norm under both of them"
     assert all("-ln-" in run_id for run_id in stored)
@@ -109,24 +117,22 @@ def test_one_claim_runs_its_points_alone_and_shows_its_evidence(
     ]
 
 
-def test_a_verdict_that_differs_exits_with_3(folder: Path, ran: subprocess.CompletedProcess[str]) -> None:
-    assert ran.returncode == 0
+def test_a_verdict_that_differs_exits_with_3(folder: Path, ran: Result) -> None:
+    assert ran.exit_code == 0
     (folder / "other.yaml").write_text(CLAIMS.replace("expected: only when", "expected: reproduced"))
     done = run(folder, "other.yaml", "--out", "results/mine")
-    assert done.returncode == 3
+    assert done.exit_code == 3
     assert "mine.learns: only when learning at 1e-2, but the file expects reproduced" in done.stdout
 
 
-def test_quick_runs_are_other_runs_and_settle_nothing(folder: Path, ran: subprocess.CompletedProcess[str]) -> None:
+def test_quick_runs_are_other_runs_and_settle_nothing(folder: Path, ran: Result) -> None:
     """In the very folder of the full ones, and expected to be otherwise."""
-    assert ran.returncode == 0
+    assert ran.exit_code == 0
     (folder / "quick.yaml").write_text(CLAIMS.replace("expected: only when", "expected: reproduced"))
     lacking = run(folder, "quick.yaml", "mine.learns", "--quick", "--out", "results/mine")
     assert "Verdict: not enough runs (quick)." in lacking.stdout
-    done = run(
-        folder, "quick.yaml", "--run", "--scale", "0.5", "--out", "results/mine", "--executor", "inline", "-j", "1"
-    )
-    assert done.returncode == 0, done.stderr
+    done = run(folder, "quick.yaml", "--run", "--scale", "0.5", "--out", "results/mine")
+    assert done.exit_code == 0, done.stderr
     assert "only when learning at 1e-2 (quick)" in done.stdout
     assert (
         "3 claims (quick: shortened runs, which settle nothing): 1 reproduced, 1 only when, 1 misquoted." in done.stdout
@@ -135,8 +141,8 @@ def test_quick_runs_are_other_runs_and_settle_nothing(folder: Path, ran: subproc
     assert "2 seeds a cell" in full.stdout
 
 
-def test_stale_runs_are_missing_runs(folder: Path, ran: subprocess.CompletedProcess[str], tmp_path: Path) -> None:
-    assert ran.returncode == 0
+def test_stale_runs_are_missing_runs(folder: Path, ran: Result, tmp_path: Path) -> None:
+    assert ran.exit_code == 0
     shutil.copytree(folder / "results", tmp_path / "results")
     for path in (tmp_path / "results" / "mine" / "pair" / "runs").glob("*/run.json"):
         text = path.read_text()
@@ -144,6 +150,8 @@ def test_stale_runs_are_missing_runs(folder: Path, ran: subprocess.CompletedProc
         path.write_text("\n".join(' "numerics": 0,' if '"numerics": ' in line else line for line in text.splitlines()))
     done = run(folder, "mine.yaml", "mine.learns", "--out", str(tmp_path / "results" / "mine"))
     assert "Verdict: not enough runs." in done.stdout
+    again = run(folder, "mine.yaml", "mine.learns", "--run", "--out", str(tmp_path / "results" / "mine"))
+    assert "Verdict: only when learning at 1e-2." in again.stdout
 
 
 @pytest.mark.parametrize("columns", [80, 160])
@@ -160,6 +168,13 @@ def test_tables_fit_the_width_and_lose_nothing(folder: Path, columns: int) -> No
 def test_piped_every_claim_is_one_line(folder: Path) -> None:
     lines = printed(folder, 10_000)
     assert len([line for line in lines if line.startswith("mine.")]) == 3
+
+
+def test_the_words_of_a_claims_file_are_listed(folder: Path) -> None:
+    done = run(folder, "--checks")
+    assert done.exit_code == 0, done.stderr
+    for word in (*CHECKS, *MEASURES, *COMPUTED):
+        assert f"\n{word} " in done.stdout
 
 
 def printed(folder: Path, columns: int) -> Sequence[str]:

@@ -33,6 +33,9 @@ def claims(
     scale: Annotated[
         float | None, typer.Option(help="How short quick runs are; 0.03 of their steps by default.", min=1e-4, max=0.99)
     ] = None,
+    checks: Annotated[
+        bool, typer.Option("--checks", help="List what a claims file may name: checks, measures, calculations.")
+    ] = False,
     jobs: common.Jobs = None,
     executor: common.Executor = "processes",
     plugin: common.Plugins = None,
@@ -48,6 +51,9 @@ def claims(
     from normexp.errors import EXIT_VERDICT_DIFFERS
     from normexp.views import claims as view
 
+    if checks:
+        show(view.vocabulary())
+        return
     file, chosen, one = choose(names or ())
     shortened = (scale or QUICK_SCALE) if quick or scale else 1.0
     folder = out or Path("results") / (file.name if shortened == 1.0 else f"{file.name}-quick")
@@ -70,7 +76,7 @@ def _run(file: ClaimFile, chosen: list[Claim], folder: Path, scale: float, jobs:
 
     worst = 0
     for plan, only in trial.work(file, chosen, scale, alone=one):
-        options = Options(out=folder, jobs=jobs, executor=executor, only=only, argv=tuple(sys.argv))
+        options = Options(out=folder, jobs=jobs, executor=executor, refresh=True, only=only, argv=tuple(sys.argv))
         code = execute(plan, options)
         if code not in (0, EXIT_RUNS_FAILED):
             raise typer.Exit(code)

@@ -10,7 +10,10 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from normexp.claims.checks import CHECKS
 from normexp.claims.claim import Finding, Kind, Word
+from normexp.claims.computed import COMPUTED
+from normexp.claims.measures import MEASURES, OF_ROW
 from normexp.claims.verdict import Verdict
 from normexp.views.console import WIDE, Encodable, Uncut, encodable
 from normexp.views.labels import listed, plural
@@ -89,6 +92,24 @@ def detail(verdict: Verdict, commands: Sequence[str]) -> RenderableType:
         parts.append(Uncut(TextTable(title="Runs", header=("run", "setting"), rows=rows)))
     parts += [Encodable("Repeat it:"), *commands] if commands else []
     return Group(*(Encodable(part, soft=True) if isinstance(part, str) else part for part in parts))
+
+
+def vocabulary() -> RenderableType:
+    """What a claims file may name: checks with their parameters, measures, calculations."""
+    checks = tuple(
+        (name, ", ".join(f"[{part}]" if part in row.optional else part for part in row.takes), row.help)
+        for name, row in CHECKS.items()
+    )
+    takes = tuple(dict.fromkeys((part, str(kind)) for row in CHECKS.values() for part, kind in row.takes.items()))
+    measures = tuple((name, measure.help) for name, measure in MEASURES.items())
+    computed = tuple((name, (function.__doc__ or "").splitlines()[0]) for name, function in COMPUTED.items())
+    tables = (
+        TextTable(title="Checks of stored runs", header=("check", "with", "it holds where"), rows=checks),
+        TextTable(title="Their parameters", header=("parameter", "takes"), rows=takes),
+        TextTable(title=f"Measures, beside {listed(OF_ROW)}", header=("measure", "it is"), rows=measures),
+        TextTable(title="Calculations", header=("check", "it holds where"), rows=computed),
+    )
+    return Group(*map(Uncut, tables))
 
 
 def _held(finding: Finding) -> str:
