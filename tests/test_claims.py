@@ -209,6 +209,9 @@ def test_a_thin_frame_is_told_from_one_that_does_not_hold(name: str) -> None:
 
 
 def test_what_was_measured_can_be_recomputed_by_hand() -> None:
+    assert check("close", norms(STUCK, STUCK)).measured.endswith(
+        "difference 0.000 (0.000 to 0.000), but not every run learned"
+    )
     finding = check("lower", norms([2.0, 2.1, 2.2], [2.3, 2.4, 2.7]))
     # differences 0.3, 0.3, 0.5: mean 0.3667, std 0.11547, t(0.975, 2) = 4.3027, half 0.2868
     assert finding.measured == "2.100 ± 0.100 (3) against 2.467 ± 0.208 (3), difference 0.367 (0.080 to 0.654)"
@@ -347,6 +350,7 @@ class TestMeasures:
         assert values["roughness"] == pytest.approx(0.2021, abs=1e-3), "steps of ±0.2 about -0.01"
         assert values["peak_stream_norm"] == pytest.approx(3.0 * 2 * 4)
         assert (values["stream_growth_at_init"], values["stream_growth_after"]) == (3.0, 3.0)
+        assert values["stream_growth_change"] == 1.0
         assert (values["late_share_at_init"], values["late_share_after"]) == pytest.approx((1.0, 0.5))
         assert (values["max_logit_at_init"], values["max_logit_after"]) == (5.0, 10.0)
         assert (values["entropy_at_init"], values["entropy_after"]) == (0.25, 0.5)

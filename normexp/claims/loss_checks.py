@@ -69,7 +69,8 @@ def close(
     return of.finding(
         [left, right],
         finite and not vacuous and abs(gap.mean) <= within,
-        f"{left.text(measure)} and {right.text(measure)}, difference {gap.text}",
+        f"{left.text(measure)} and {right.text(measure)}, difference {gap.text}"
+        + (", but not every run learned" if vacuous else ""),
         f"{name} of {left.name}: {left.text(measure)}; of {right.name}: {right.text(measure)}; paired difference "
         f"{gap.text}, which must be at most {within:g} in size"
         + ("; its interval reaches beyond that" if unsure else "")

@@ -67,6 +67,11 @@ def _growth(last: bool) -> Callable[[RunConfig, Traces], float]:
     return growth
 
 
+def _growth_change(config: RunConfig, traces: Traces) -> float:
+    first, last = (_growth(after)(config, traces) for after in (False, True))
+    return last / first if first else math.nan
+
+
 def _over_layers(
     part: str, quantity: str, last: bool, join: Callable[[list[float]], float]
 ) -> Callable[[RunConfig, Traces], float]:
@@ -116,6 +121,7 @@ MEASURES: Mapping[str, Measure] = MappingProxyType(
         "peak_stream_norm": Measure(_peak_stream, "the largest norm of the stream once training has begun"),
         "stream_growth_at_init": Measure(_growth(False), "RMS of the stream after the last layer over the embedding's"),
         "stream_growth_after": Measure(_growth(True), "the same at the last evaluation"),
+        "stream_growth_change": Measure(_growth_change, "that growth at the last evaluation over that at the first"),
         "late_share_at_init": Measure(_share_written(False), "what the last FFN writes relative to the first one's"),
         "late_share_after": Measure(_share_written(True), "the same at the last evaluation"),
         "max_logit_at_init": Measure(_over_layers("mixer", "max_logit", False, max), "the largest attention logit"),
