@@ -150,6 +150,7 @@ def test_stale_runs_are_missing_runs(folder: Path, ran: Result, tmp_path: Path) 
         path.write_text("\n".join(' "numerics": 0,' if '"numerics": ' in line else line for line in text.splitlines()))
     done = run(folder, "mine.yaml", "mine.learns", "--out", str(tmp_path / "results" / "mine"))
     assert "Verdict: not enough runs." in done.stdout
+    assert "its runs: 0 of 2 needed runs done, 2 stale: --run makes them again" in done.stdout
     again = run(folder, "mine.yaml", "mine.learns", "--run", "--out", str(tmp_path / "results" / "mine"))
     assert "Verdict: only when learning at 1e-2." in again.stdout
 

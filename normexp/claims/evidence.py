@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from normexp.claims.claim import ClaimFile
+from normexp.claims.findings import STALE
 from normexp.claims.measures import MEASURES
 from normexp.config import grid
 from normexp.config.sweepfile import load
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 QUICK_SCALE = 0.03
 QUICK_OVERRIDES = ("seed=0", "eval_every=1500")
 """What makes quick runs other runs, with other ids: they cannot be taken for full ones."""
-STALE = "stale"
-"""Status of a run that a program with other numerics made: it counts as missing."""
 
 
 def plans(file: ClaimFile, stems: Iterable[str], *, scale: float = 1.0) -> dict[str, Plan]:

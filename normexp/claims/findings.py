@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LOSS = "final_val_loss"
+STALE = "stale"
+"""Status of a run that a program with other numerics made: it counts as missing."""
 Row = dict[str, Any]
 
 
@@ -32,11 +34,12 @@ class Mismatch(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The done runs of one combination, by seed."""
+    """The done runs of one combination, by seed; `stale` ones, made by a program with other numerics, are not."""
 
     name: str
     values: Mapping[str, Value]
     runs: Mapping[int, Row]
+    stale: int = 0
 
     def numbers(self, measure: str) -> dict[int, float]:
         """A measure by seed, of the runs that have it."""
@@ -98,7 +101,8 @@ def groups(frame: pd.DataFrame, selection: Selection) -> list[Cell]:
     found = []
     for values, rows in zip(combinations, grouped.values(), strict=True):
         name = selection_text({key: (values[key],) for key in dict.fromkeys(shown)}) or "its runs"
-        found.append(Cell(name, values, {int(row["seed"]): row for row in rows if row["status"] == Status.DONE}))
+        done = {int(row["seed"]): row for row in rows if row["status"] == Status.DONE}
+        found.append(Cell(name, values, done, sum(row["status"] == STALE for row in rows)))
     return found
 
 
@@ -136,7 +140,8 @@ def _alike_but_for(over: str, found: list[Cell]) -> list[Cell]:
 def _check_enough(found: Sequence[Cell], needed: int) -> None:
     for cell in found:
         if len(cell.runs) < needed:
-            raise Thin(f"{cell.name}: {len(cell.runs)} of {plural(needed, 'needed run')} done")
+            stale = f", {cell.stale} stale: --run makes them again" if cell.stale else ""
+            raise Thin(f"{cell.name}: {len(cell.runs)} of {plural(needed, 'needed run')} done{stale}")
 
 
 def measured(cell: Cell, measure: str, needed: int) -> dict[int, float]:
