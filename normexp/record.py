@@ -10,6 +10,8 @@ from enum import StrEnum
 from normexp.numerics import numerics
 from normexp.run import RunConfig
 
+STEP, PLAIN = "step", "plain"
+"""In an environment: autograd made every step of the run."""
 TODAY = -1
 """As the numerics of a record: those of this program."""
 
@@ -175,6 +177,11 @@ class RunRecord:
     def result_word(self) -> str:
         """The outcome of a done run, the status of any other."""
         return str(self.status if self.verdict is None else self.verdict.outcome)
+
+    @property
+    def plain(self) -> bool:
+        """Whether autograd made every step."""
+        return self.environment.get(STEP) == PLAIN
 
     @property
     def stale(self) -> bool:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from normexp import plugins
@@ -15,36 +14,19 @@ from normexp.execute.executors import EXECUTORS
 from normexp.execute.launch import LauncherError
 from normexp.execute.worker import Job
 from normexp.interrupt import Stopped, stoppable
-from normexp.keys import Value
 from normexp.plan import Plan
 from normexp.record import Losses, RunRecord, Status
 from normexp.results.store import StorageError, Store
-from normexp.run import KEYS, RunConfig
+from normexp.run import RunConfig
 from normexp.views import report
 from normexp.views.report import Report
+from normexp.work import Options, Work, selected, work_of
 
 if TYPE_CHECKING:
     from normexp.tasks import TaskName
 
 MAX_CHECKED_TASKS = 50
 """Tasks that are checked before the first run; those of larger sweeps fail run by run."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """How a sweep is executed; nothing here changes a number."""
-
-    out: Path
-    jobs: int
-    executor: str = "processes"
-    timeout_seconds: float | None = None
-    force: bool = False
-    retry_failed: bool = False
-    refresh: bool = False
-    fail_fast: bool = False
-    save_weights: bool = False
-    only: tuple[str, ...] = ()
-    argv: tuple[str, ...] = ()
 
 
 class Listener(Protocol):
@@ -69,77 +51,6 @@ class Swept:
     exit_code: int
     message: str = ""
     stopped: bool = False
-
-
-@dataclass
-class Work:
-    """What a plan asks for: `todo` to run, `reusable` in other sweeps, `skipped` by `only`.
-
-    The others are here: `done`, or `failed` (killed and timed out as well) and left so. `without_weights`: those of
-    `todo` that are done, but for their weights.
-    """
-
-    todo: list[RunConfig] = field(default_factory=list)
-    reusable: dict[str, tuple[RunConfig, Store]] = field(default_factory=dict)
-    done: int = 0
-    failed: int = 0
-    skipped: int = 0
-    without_weights: int = 0
-
-
-def work_of(plan: Plan, store: Store, records: Mapping[str, RunRecord], options: Options) -> Work:
-    """Decide run by run. Raises UserError where `only` matches nothing."""
-    wanted = _selected(plan, options.only)
-    work = Work()
-    for run_id, config in plan.configs.items():
-        record = records.get(run_id)
-        again = record is not None and _again(record, options)
-        lacking = record is not None and run_id in wanted and _lacks_weights(record, store, options)
-        if record is not None and not again and not lacking:
-            work.done += record.status is Status.DONE
-            work.failed += record.status is not Status.DONE
-        elif run_id not in wanted:
-            work.skipped += 1
-        else:
-            other = None
-            if not options.force and (record is None or lacking):
-                other = store.find_elsewhere(options.out, run_id, weights=options.save_weights)
-            if other is None:
-                work.todo.append(config)
-                work.without_weights += lacking and not again
-            else:
-                work.reusable[run_id] = config, other
-    return work
-
-
-def _again(record: RunRecord, options: Options) -> bool:
-    failed = record.status is not Status.DONE
-    return options.force or (failed and options.retry_failed) or (record.stale and options.refresh)
-
-
-def _lacks_weights(record: RunRecord, store: Store, options: Options) -> bool:
-    return options.save_weights and record.status is Status.DONE and not store.has_weights(record.run_id)
-
-
-def _selected(plan: Plan, only: Sequence[str]) -> set[str]:
-    """Ids of the runs whose points agree with a value of every key in `key=value`, as asked or as run."""
-    wanted: dict[str, set[Value]] = {}
-    for text in only:
-        name, equals, value = text.partition("=")
-        if not equals or name not in KEYS:
-            raise UserError(f"--only {text}: write key=value, with a key of the config")
-        try:
-            wanted.setdefault(name, set()).add(KEYS[name].parse(value))
-        except ValueError as fault:
-            raise UserError(f"--only {text}: {fault}") from fault
-    found = {
-        point.config.run_id
-        for point in plan.points
-        if all(values & {point.values.get(key), getattr(point.config, key)} for key, values in wanted.items())
-    }
-    if only and not found:
-        raise UserError(f"--only {' '.join(only)}: no point of {plan.name} matches")
-    return found
 
 
 def check_tasks(configs: Iterable[RunConfig]) -> dict[TaskName, Losses]:
@@ -171,7 +82,7 @@ def check(plan: Plan, options: Options) -> dict[TaskName, Losses]:
     if options.executor == "inline" and options.timeout_seconds is not None:
         raise UserError("--timeout: the inline executor has no process to stop: use --executor processes")
     losses = check_tasks(plan.configs.values())
-    _selected(plan, options.only)
+    selected(plan, options.only)
     return losses
 
 
@@ -187,7 +98,8 @@ def run_sweep(plan: Plan, options: Options, listener: Listener) -> Swept:
         work = work_of(plan, store, store.records(), options)
         ended: list[RunRecord] = []
         try:
-            _execute(work, Job(plugins.loaded(), options.save_weights, losses), store, options, listener, ended)
+            job = Job(plugins.loaded(), options.save_weights, options.plain, losses)
+            _execute(work, job, store, options, listener, ended)
             made = report.rebuild(store, figures=True)
         except Stopped as stop:
             exit_code, why = stop.exit_code, f"stopped by {stop}"

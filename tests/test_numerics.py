@@ -8,13 +8,15 @@ from normexp.run import RunConfig
 @pytest.mark.parametrize(
     ("keys", "number"),
     [
-        ({}, 1),
-        ({"norm": "none"}, 1),
-        ({"norm": "rms"}, 2),
-        ({"final_norm": "rms"}, 2),
-        ({"qk_norm": "rms"}, 2),
-        ({"qk_norm": "rms", "mixer": "mean"}, 1),
-        ({"norm": "rms", "position": "rezero"}, 1),
+        ({}, 3),
+        ({"norm": "none"}, 3),
+        ({"dtype": "bfloat16"}, 1),
+        ({"dtype": "bfloat16", "norm": "none"}, 1),
+        ({"dtype": "bfloat16", "norm": "rms"}, 2),
+        ({"dtype": "bfloat16", "final_norm": "rms"}, 2),
+        ({"dtype": "bfloat16", "qk_norm": "rms"}, 2),
+        ({"dtype": "bfloat16", "qk_norm": "rms", "mixer": "mean"}, 1),
+        ({"dtype": "bfloat16", "norm": "rms", "position": "rezero"}, 1),
     ],
 )
 def test_only_what_a_change_concerns_is_stale(keys: dict[str, str], number: int) -> None:

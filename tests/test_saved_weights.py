@@ -18,9 +18,10 @@ from normexp.record import Outcome, Status
 from normexp.results import codec, weightfile
 from normexp.results.store import Store
 from normexp.run import RunConfig
-from normexp.sweep import Options, Swept, Work, run_sweep, work_of
+from normexp.sweep import Swept, run_sweep
 from normexp.training.trainer import Trainer
 from normexp.training.weights import network_from
+from normexp.work import Options, Work, work_of
 
 TINY = {
     "depth": 1,

@@ -10,8 +10,20 @@ ARTICLE = sorted((Path(__file__).parent.parent / "configs" / "article").glob("*.
 LABELS = {name.replace("-", " ").replace("transformer", "Transformer"): keys for name, keys in SETTINGS.items()}
 
 
+TABLES = [path for path in ARTICLE if path.stem in ("6.2", "6.3")]
+
+
 @pytest.mark.parametrize("path", ARTICLE, ids=lambda path: path.stem)
-def test_the_articles_configs_ask_every_question_in_each_setting(path: Path) -> None:
+def test_a_label_of_the_articles_configs_is_a_setting(path: Path) -> None:
+    for point in grid.plan(sweepfile.load(path)).points:
+        setting = LABELS[point.label]
+        assert {key: getattr(point.config, key) for key in ("mixer", "init")} == {
+            key: setting[key] for key in ("mixer", "init")
+        }
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+def test_the_articles_tables_ask_every_question_in_each_setting(path: Path) -> None:
     plan = grid.plan(sweepfile.load(path))
     asked: dict[str, list[tuple[object, ...]]] = {label: [] for label in LABELS}
     for point in plan.points:

@@ -10,9 +10,9 @@ from rich.console import Console
 from normexp.cli import show
 from normexp.config import grid
 from normexp.interrupt import Stopped
-from normexp.sweep import Options
 from normexp.views.console import Uncut
 from normexp.views.pivot import TextTable
+from normexp.work import Options
 
 LONG = "results/" + "a-long-folder-name-" * 8 + "end: " + "words " * 30 + "last"
 

@@ -16,8 +16,9 @@ from normexp.run import QK_NORMS, RunConfig
 from normexp.training import train as train_module
 from normexp.training.attention import attention_sizes
 from normexp.training.death import locate_step, replay
-from normexp.training.modes import kept_statistics, mode_signal
+from normexp.training.modes import mode_signal
 from normexp.training.signal import Signal, forward_signal, gradient_sizes, rms, signal_rows
+from normexp.training.statistics import kept_statistics
 from normexp.training.train import Training, train
 from normexp.training.trainer import Trainer
 
@@ -183,8 +184,8 @@ def trained_with(monkeypatch: pytest.MonkeyPatch, config: RunConfig) -> tuple[Tr
     made: list[Trainer] = []
 
     class Kept(Trainer):
-        def __init__(self, config: RunConfig) -> None:
-            super().__init__(config)
+        def __init__(self, config: RunConfig, **how: Any) -> None:
+            super().__init__(config, **how)
             made.append(self)
 
     monkeypatch.setattr(train_module, "Trainer", Kept)

@@ -234,7 +234,7 @@ def test_a_younger_key_takes_its_neutral_value(store: Store, plan: Plan) -> None
         (lambda text: text.replace('"outcome": "learned"', '"outcome": "nonfinite"'), "without a death"),
         (lambda text: text.replace('"final_val_loss": 1.9', '"final_val_loss": null'), "without a final"),
         (lambda text: text.replace('"status": "done"', '"status": "failed"'), "failed with result"),
-        (lambda text: text.replace('"numerics": 1,', ""), "it has no numerics"),
+        (lambda text: re.sub('"numerics": [0-9]+,', "", text), "it has no numerics"),
         (lambda text: "[" * 100_000, "nested too deeply"),
     ],
 )

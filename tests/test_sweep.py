@@ -20,8 +20,9 @@ from normexp.plan import Plan
 from normexp.record import Losses, RunRecord, Status
 from normexp.results.store import StorageError, Store
 from normexp.run import RunConfig
-from normexp.sweep import EXECUTORS, Options, Swept, check_tasks, run_sweep
+from normexp.sweep import EXECUTORS, Swept, check_tasks, run_sweep
 from normexp.tasks import Task, remember
+from normexp.work import Options
 
 TINY = {"depth": 1, "width": 8, "hidden": 8, "heads": 2, "vocab": 8, "batch": 4, "steps": 3, "eval_every": 2}
 

@@ -72,7 +72,7 @@ def _run(file: ClaimFile, chosen: list[Claim], folder: Path, scale: float, jobs:
     from normexp.claims import trial
     from normexp.cli.show import execute
     from normexp.errors import EXIT_RUNS_FAILED
-    from normexp.sweep import Options
+    from normexp.work import Options
 
     worst = 0
     for plan, only in trial.work(file, chosen, scale, alone=one):

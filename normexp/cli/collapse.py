@@ -20,14 +20,16 @@ OWN_NAMES = {"depth": "layers"}
 """Run keys that this command also calls otherwise."""
 
 
-def _collapse(setting: str, out: Path, jobs: int | None, force: bool, executor: str, **keys: str | None) -> None:
+def _collapse(
+    setting: str, out: Path, jobs: int | None, force: bool, plain: bool, executor: str, **keys: str | None
+) -> None:
     """Train a network, three seeds, beside its LN and RMSNorm twins: does it break, when, and in which layer?
 
     As a Transformer with lr 1e-2 by default. When nothing collapses, it says so.
     """
     from normexp.cli.show import execute_collapse
-    from normexp.sweep import Options
     from normexp.views import collapse
+    from normexp.work import Options
 
     if setting not in SETTINGS:
         raise UserError(f"--setting {setting}: there are {', '.join(SETTINGS)}")
@@ -46,6 +48,7 @@ def _collapse(setting: str, out: Path, jobs: int | None, force: bool, executor: 
         jobs=common.jobs_or_default(jobs),
         executor=executor,
         force=force,
+        plain=plain,
         argv=tuple(sys.argv),
     )
     raise typer.Exit(execute_collapse(collapse.plan_of(setting, given), options))
@@ -68,6 +71,7 @@ def _with_run_keys(function: Callable[..., None]) -> Callable[..., None]:
         _parameter("out", common.Out, common.OUT),
         _parameter("jobs", common.Jobs, None),
         _parameter("force", common.Force, False),
+        _parameter("plain", common.Plain, False),
         _parameter("executor", common.Executor, "processes"),
         _parameter("plugin", common.Plugins, None),
     ]

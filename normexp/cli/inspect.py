@@ -40,7 +40,7 @@ def repro(run_id: RunId, out: common.Out = common.OUT, plugin: common.Plugins = 
     _, stored = library.find(out, run_id)
     reproduction.check(stored)
     with stoppable():
-        events = EXECUTORS["processes"]([stored.config], jobs=1, work=Job(plugins.loaded()))
+        events = EXECUTORS["processes"]([stored.config], jobs=1, work=Job(plugins.loaded(), plain=stored.plain))
         now = next(event.record for event in events if isinstance(event, Finished))
     show(stored.run_id, "\n".join(reproduction.verdict(stored, now)))
     raise typer.Exit(0 if reproduction.identical(stored, now) else 1)

@@ -11,10 +11,11 @@ from normexp import estimate
 from normexp.plan import Plan
 from normexp.results import library
 from normexp.results.store import Store
-from normexp.sweep import Options, check, run_sweep, work_of
+from normexp.sweep import check, run_sweep
 from normexp.views import collapse, console, report
 from normexp.views.labels import plural
 from normexp.views.live import View, duration, ended_text, names_of
+from normexp.work import Options, work_of
 
 
 def screen() -> Console:

@@ -48,6 +48,7 @@ def sweep(
     save_weights: Annotated[
         bool, typer.Option("--save-weights", help="Store trained weights, too; done runs without them run again.")
     ] = False,
+    plain: common.Plain = False,
     max_runs: Annotated[int, typer.Option(min=1, help="Refuse a larger grid.")] = 10_000,
     timeout: common.Timeout = None,
     executor: common.Executor = "processes",
@@ -57,7 +58,7 @@ def sweep(
     from normexp.cli.show import execute, say, show_dry_run
     from normexp.config import grid
     from normexp.config import sweepfile as configs
-    from normexp.sweep import Options
+    from normexp.work import Options
 
     plan = grid.plan(configs.load(config, overrides or (), scale=scale), max_runs=max_runs)
     for warning in plan.warnings:
@@ -72,6 +73,7 @@ def sweep(
         refresh=refresh,
         fail_fast=fail_fast,
         save_weights=save_weights,
+        plain=plain,
         only=tuple(only or ()),
         argv=tuple(sys.argv),
     )

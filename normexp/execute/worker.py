@@ -19,7 +19,7 @@ import normexp
 from normexp import outcome
 from normexp.execute.events import Progress
 from normexp.plugins import Plugin, add
-from normexp.record import Losses, RunRecord, Status
+from normexp.record import PLAIN, STEP, Losses, RunRecord, Status
 from normexp.run import RunConfig
 
 if TYPE_CHECKING:
@@ -45,11 +45,13 @@ def run(config: RunConfig, report: Report) -> RunRecord:
 class Job:
     """`run` with the rows of plugins, whose text travels with it; records bring the trained weights if asked for.
 
+    With `plain`, autograd makes every step: the reference of the faster one, and equal to it up to rounding.
     `losses` are reference losses that the driver has estimated already, by their task.
     """
 
     plugins: tuple[Plugin, ...] = ()
     save_weights: bool = False
+    plain: bool = False
     losses: Mapping[TaskName, Losses] = field(default_factory=dict)
 
     def __call__(self, config: RunConfig, report: Report) -> RunRecord:
@@ -58,7 +60,7 @@ class Job:
         for plugin in self.plugins:
             add(plugin)
         remember(self.losses)
-        return attempt(functools.partial(_train, save_weights=self.save_weights), config, report)
+        return attempt(functools.partial(_train, save_weights=self.save_weights, plain=self.plain), config, report)
 
 
 def attempt(work: Work, config: RunConfig, report: Report) -> RunRecord:
@@ -119,7 +121,7 @@ def throttled(report: Report) -> Report:
     return throttle
 
 
-def _train(config: RunConfig, report: Report, *, save_weights: bool = False) -> RunRecord:
+def _train(config: RunConfig, report: Report, *, save_weights: bool = False, plain: bool = False) -> RunRecord:
     from normexp.training.threads import thread_count
     from normexp.training.train import train
 
@@ -128,7 +130,7 @@ def _train(config: RunConfig, report: Report, *, save_weights: bool = False) -> 
 
     start = time.perf_counter()
     with thread_count(THREADS):
-        training = train(config, report=step)
+        training = train(config, report=step, plain=plain)
         verdict = outcome.judge(training.result, training.traces.evaluations, vocab=config.vocab, steps=config.steps)
         seconds: Mapping[str, float] = {**training.seconds, "total": time.perf_counter() - start}
         return RunRecord(
@@ -139,7 +141,7 @@ def _train(config: RunConfig, report: Report, *, save_weights: bool = False) -> 
             traces=training.traces,
             weights=_weights(training, config) if save_weights else None,
             seconds=seconds,
-            environment=environment(),
+            environment=environment() | ({STEP: PLAIN} if plain else {}),
         )
 
 

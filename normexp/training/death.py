@@ -14,8 +14,9 @@ from normexp.nn.network import layer_of
 from normexp.record import Death, SignalRow
 from normexp.run import RunConfig
 from normexp.tasks import Batch
-from normexp.training.modes import kept_statistics, mode_signal
+from normexp.training.modes import mode_signal
 from normexp.training.signal import forward_signal, gradient_sizes, signal_rows
+from normexp.training.statistics import kept_statistics
 from normexp.training.trainer import Trainer
 
 REPLAYED_STEPS = 32
@@ -106,8 +107,9 @@ def replay(config: RunConfig, death: Death, make: Callable[[RunConfig], Trainer]
         if number <= death.step - REPLAYED_STEPS:
             trainer.step(number, batch)
             continue
-        modes = mode_signal(trainer, batch)
-        with forward_signal(trainer.network) as signal:
-            trainer.step(number, batch)
-        rows += signal_rows(number, signal | {"grad_norm": gradient_sizes(trainer.network)} | modes)
+        with kept_statistics(trainer.network), forward_signal(trainer.network) as signal:
+            trainer.backward(batch)
+        signal |= {"grad_norm": gradient_sizes(trainer.network), **mode_signal(trainer, batch)}
+        rows += signal_rows(number, signal)
+        trainer.step(number, batch)
     return rows

@@ -16,9 +16,10 @@ from torch import Tensor, nn
 from normexp.nn.network import Network, layer_of
 from normexp.record import SignalRow
 from normexp.run import RunConfig
-from normexp.training.modes import kept_statistics, mode_signal
+from normexp.training.modes import mode_signal
 from normexp.training.optimizers import make_optimizer, rate
 from normexp.training.signal import Signal, Sizes, activations, forward_signal, gradient_sizes, hooked, rms, signal_rows
+from normexp.training.statistics import kept_statistics
 from normexp.training.trainer import Trainer
 
 SGD_LR = 1e-2

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import torch
-from torch import nn
 
 from normexp.matters import norms_in_use
 from normexp.nn.precision import logits
@@ -14,18 +10,8 @@ from normexp.norms import NORMS
 from normexp.run import RunConfig
 from normexp.tasks import Batch
 from normexp.training.signal import Signal
+from normexp.training.statistics import kept_statistics
 from normexp.training.trainer import Trainer
-
-
-@contextmanager
-def kept_statistics(network: nn.Module) -> Iterator[None]:
-    """Give every buffer (running statistics) its value back at the end: looking must not change the training."""
-    before = [(buffer, buffer.clone()) for buffer in network.buffers()]
-    try:
-        yield
-    finally:
-        for buffer, values in before:
-            buffer.copy_(values)
 
 
 def looks_at_others(run: RunConfig) -> bool:

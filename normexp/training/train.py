@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 
@@ -16,8 +17,9 @@ from normexp.run import RunConfig
 from normexp.streams import seed_of
 from normexp.tasks import Batch
 from normexp.training.death import locate_step, locate_validation, replay
-from normexp.training.modes import kept_statistics, mode_signal
+from normexp.training.modes import mode_signal
 from normexp.training.signal import forward_signal, gradient_sizes, signal_rows
+from normexp.training.statistics import kept_statistics
 from normexp.training.trainer import Step, Trainer, parameter_count
 
 Report = Callable[[int, float, float, tuple[float, ...]], None]
@@ -82,17 +84,20 @@ class _Session:
             return step, locate_step(self.trainer, number, batch, step.bad, step.loss)
 
 
-def train(config: RunConfig, *, report: Report | None = None) -> Training:
-    """Train the config's network on the calling thread. Raises ValueError where the task has nothing to learn."""
+def train(config: RunConfig, *, report: Report | None = None, plain: bool = False) -> Training:
+    """Train the config's network on the calling thread, `plain` as Trainer has it.
+
+    Raises ValueError where the task has nothing to learn.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_of("torch", config.seed))  # nothing here draws from it, but a user's norm may
-        return _train(config, report)
+        return _train(config, report, plain)
 
 
-def _train(config: RunConfig, report: Report | None) -> Training:
+def _train(config: RunConfig, report: Report | None, plain: bool) -> Training:
     watch = _Watch()
     with watch.part("data"):
-        session = _Session(Trainer(config), watch)
+        session = _Session(Trainer(config, plain=plain), watch)
         session.trainer.task.check()
         batches = session.trainer.task.batches(config.seed, config.batch)
     val_loss, death = session.evaluate(0)
@@ -112,7 +117,7 @@ def _train(config: RunConfig, report: Report | None) -> Training:
         if report is not None:
             report(number, step.loss, step.grad_norm, session.stream_rms)
     with watch.part("replay"):
-        death_layers = replay(config, death) if death is not None and number > 0 else []
+        death_layers = replay(config, death, partial(Trainer, plain=plain)) if death is not None and number > 0 else []
     traces = Traces(curve=session.curve, layers=session.layers, death_layers=death_layers)
     return Training(
         network=session.trainer.network,

@@ -11,10 +11,12 @@ from torch.nn import functional
 
 from normexp.nn.network import Network, build
 from normexp.nn.precision import logits
+from normexp.program.program import Program, works
 from normexp.run import RunConfig
 from normexp.tasks import Batch, Task
 from normexp.training.flat import FlatParameters
 from normexp.training.optimizers import make_optimizer, rate
+from normexp.training.statistics import kept_statistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +33,15 @@ class Step:
 class Trainer:
     """Network, parameters, optimizer and task of one config. Steps are counted from 1.
 
-    `network` is one of the config's to go on with; by default, a fresh one.
+    `network` is one of the config's to go on with; by default, a fresh one. With `plain`, autograd computes every
+    gradient; else a program does, with the same result up to rounding.
     """
 
-    def __init__(self, config: RunConfig, network: Network | None = None) -> None:
+    def __init__(self, config: RunConfig, network: Network | None = None, *, plain: bool = False) -> None:
         self.config = config
+        self._programs: dict[tuple[int, int], Program] | None = None
+        if not plain and config.dtype == "float32" and works():
+            self._programs = {}
         self.task = Task(config)
         self.network = network or build(config)
         self.flat = FlatParameters(self.network)
@@ -57,11 +63,26 @@ class Trainer:
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.item()
 
+    def gradients(self, batch: Batch) -> tuple[float, float]:
+        """Loss and gradient norm of a training batch; its gradients replace those before.
+
+        They are non-finite only where autograd finds them so.
+        """
+        if self._programs is None:
+            return self.backward(batch), self.flat.grad_norm()
+        count, tokens = batch.inputs_nt.shape
+        if (count, tokens) not in self._programs:
+            self._programs[count, tokens] = Program(self.network, count, tokens, self.task.first)
+        found = self._programs[count, tokens](batch), self.flat.grad_norm()
+        if all(map(math.isfinite, found)):
+            return found
+        with kept_statistics(self.network):
+            return self.backward(batch), self.flat.grad_norm()
+
     def step(self, number: int, batch: Batch) -> Step:
         """One update, unless the loss or a gradient is non-finite before it."""
         lr = rate(number, self.config)
-        loss = self.backward(batch)
-        grad_norm = self.flat.grad_norm()
+        loss, grad_norm = self.gradients(batch)
         if not math.isfinite(loss):
             return Step(number, lr, loss, grad_norm, "loss")
         if not math.isfinite(grad_norm):

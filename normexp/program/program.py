@@ -1,0 +1,139 @@
+"""The program of a network: loss and gradients of a batch, by one tape."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from normexp.nn.network import Network, build
+from normexp.program import nodes
+from normexp.program.lower import Lowering
+from normexp.program.tape import Tape, Value
+from normexp.run import RunConfig
+from normexp.tasks import Batch
+
+log_softmax = torch.ops.aten._log_softmax.out
+CHECKED = (
+    RunConfig(depth=1, norm="ln", width=8, hidden=8, vocab=8, seq_len=4, heads=2, batch=2, order=1),
+    RunConfig(depth=1, norm="rms", width=8, hidden=8, vocab=8, seq_len=4, heads=2, batch=2, order=1, activation="relu"),
+    RunConfig(depth=1, norm="none", width=8, hidden=8, vocab=8, seq_len=4, mixer="mean", batch=2, order=1),
+)
+"""Networks that between them have every node."""
+
+
+class Program:
+    """Computes what a network's forward and backward pass do, up to rounding, for batches of one shape.
+
+    Parameters are read where they are, and the gradients written into their `grad`, over what was there. `first` is
+    the position of the first target that counts.
+    """
+
+    def __init__(self, network: Network, batch: int, tokens: int, first: int) -> None:
+        self.first = first
+        self.tokens_bt = torch.zeros(batch, tokens, dtype=torch.long)
+        self.targets_n1 = torch.zeros(batch * (tokens - first), 1, dtype=torch.long)
+        self.loss = torch.zeros(1)
+        self.tape = Tape()
+        to = Lowering(self.tape, batch, tokens)
+        x = self._embed(network)
+        for block in network.blocks.values():
+            x = to.block(block, x)  # type: ignore[arg-type]
+        x = self._counted(to.module(network.final_norm, x))
+        self._cross_entropy(nodes.linear(self.tape, network.head, x))
+        self.tape.finish()
+
+    def __call__(self, batch: Batch) -> float:
+        """Loss of the batch, in nats; the parameters have its gradients."""
+        self.tokens_bt.copy_(torch.from_numpy(batch.inputs_nt))
+        targets_bt = torch.from_numpy(batch.targets_nt)[:, self.first :]
+        self.targets_n1.view(targets_bt.shape).copy_(targets_bt)
+        self.tape.run()
+        return self.loss.item()
+
+    def _embed(self, network: Network) -> Value:
+        tape = self.tape
+        table = tape.parameter(network.embedding.weight)
+        (batch, tokens), width = self.tokens_bt.shape, network.embedding.embedding_dim
+        x, tokens_n = tape.value(batch * tokens, width), self.tokens_bt.view(-1)
+        shape = (batch, tokens, width)
+        tape.call(torch.index_select, table.data, 0, tokens_n, out=x.data)
+        positions = None if network.positions is None else tape.parameter(network.positions.weight)
+        if positions is not None:
+            tape.call(x.data.view(shape).add_, positions.data[:tokens])
+
+        def backward(grad_nd: Tensor) -> None:
+            if positions is not None:
+                tape.give(positions, lambda part: tape.call(torch.sum, grad_nd.view(shape), 0, out=part[:tokens]))
+
+            def into_rows(part: Tensor) -> None:
+                tape.call(part.zero_)
+                tape.call(part.index_add_, 0, tokens_n, grad_nd)
+
+            tape.give(table, into_rows)
+
+        tape.backward(x, backward)
+        return x
+
+    def _counted(self, x: Value) -> Value:
+        """The tokens whose targets count."""
+        tape = self.tape
+        batch, tokens = self.tokens_bt.shape
+        width = x.data.shape[-1]
+        shape = (batch, tokens, width)
+        y = tape.value(self.targets_n1.shape[0], width)
+        rest = (batch, tokens - self.first, width)
+        tape.call(y.data.view(rest).copy_, x.data.view(shape)[:, self.first :])
+
+        def backward(grad: Tensor) -> None:
+            def spread(part: Tensor) -> None:
+                tape.call(part.view(shape)[:, : self.first].zero_)
+                tape.call(part.view(shape)[:, self.first :].copy_, grad.view(rest))
+
+            tape.give(x, spread)
+
+        tape.backward(y, backward)
+        return y
+
+    def _cross_entropy(self, logits: Value) -> None:
+        """Mean over the targets; its gradient is (softmax - one-hot) / n."""
+        tape = self.tape
+        count = logits.data.shape[0]
+        logs, picked = torch.zeros_like(logits.data), torch.zeros(count, 1)
+        minus = torch.full((count, 1), -1.0)
+        tape.call(log_softmax, logits.data, -1, False, out=logs)
+        tape.call(torch.gather, logs, 1, self.targets_n1, out=picked)
+        tape.call(torch.mean, picked, 0, out=self.loss)
+        tape.call(self.loss.neg_)
+        grad = tape.take(*logs.shape)
+        tape.call(torch.exp, logs, out=grad)
+        tape.call(grad.scatter_add_, 1, self.targets_n1, minus)
+        tape.call(grad.mul_, 1 / count)
+        logits.grad = grad
+
+
+@functools.cache
+def works() -> bool:
+    """Whether this torch has what programs call, and they agree with autograd on small networks."""
+    try:
+        return all(map(_agrees, CHECKED))
+    except (AttributeError, RuntimeError, TypeError, ValueError):
+        return False
+
+
+def _agrees(run: RunConfig) -> bool:
+    network = build(run)
+    tokens_bt = torch.arange(run.batch * run.seq_len).view(run.batch, run.seq_len) % run.vocab
+    targets_bt = (3 * tokens_bt + 1) % run.vocab
+    with torch.enable_grad():
+        logits_btv = network(tokens_bt)[:, run.order :]
+        loss = functional.cross_entropy(logits_btv.flatten(0, 1), targets_bt[:, run.order :].flatten())
+        grads = torch.autograd.grad(loss, list(network.parameters()))
+    for parameter in network.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    found = Program(network, run.batch, run.seq_len, run.order)(Batch(tokens_bt.numpy(), targets_bt.numpy()))
+    pairs = zip(network.parameters(), grads, strict=True)
+    close = (torch.allclose(one.grad, other, rtol=1e-3, atol=1e-6) for one, other in pairs if one.grad is not None)
+    return abs(found - loss.item()) < 1e-4 and all(close)

@@ -1,0 +1,154 @@
+"""The tape: calls on fixed buffers, built once and run at every step; first forward ones, then backward ones."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from normexp.program.arena import Arena
+
+Call = Callable[[], object]
+Write = Callable[[Tensor], object]
+"""Adds the calls that write something into a buffer."""
+
+
+class Value:
+    """A buffer that the forward calls fill, and where its gradient is collected once a node gives it one.
+
+    `target` says where the gradient shall be written; by default, in a buffer of the tape's. `base` is the value
+    whose buffer this one is a part of.
+    """
+
+    def __init__(self, data: Tensor, target: Callable[[], Tensor] | None = None, base: Value | None = None) -> None:
+        self.data = data
+        self.target = target
+        self.base = base
+        self.grad: Tensor | None = None
+        self.kept = False
+
+    def keep(self) -> Tensor:
+        """The buffer, for a backward call to read: it will not be written again in the step."""
+        self.kept = True
+        if self.base is not None:
+            self.base.keep()
+        return self.data
+
+
+class Tape:
+    """Nodes add their forward calls at once, and say in `backward` how to add their backward calls later.
+
+    Buffers of gradients, and scratch ones, are taken from a pool and put back when the last call that reads them is
+    on the tape: the calls run in order, so that the next ones may write there.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.arena = Arena()
+        self._backward: list[tuple[Value, Write]] = []
+        self._free: dict[tuple[int, ...], list[Tensor]] = defaultdict(list)
+        self._holders: Counter[int] = Counter()
+        self._parameters: dict[int, Value] = {}
+
+    def call(self, function: Callable[..., object], *args: object, **options: object) -> None:
+        """Add one call."""
+        self.calls.append(partial(function, *args, **options))
+
+    def value(self, *shape: int) -> Value:
+        """A value with a buffer from the pool."""
+        return Value(self.take(*shape))
+
+    def drop(self, value: Value) -> None:
+        """Say that no forward call to come reads the value: unless a backward one does, its buffer is free."""
+        if not value.kept and value.base is None:
+            self.put(value.data)
+
+    def parameter(self, parameter: Tensor) -> Value:
+        """The value of a parameter, the same one each time; its gradient goes where the parameter's does."""
+        grad = parameter.grad
+        assert grad is not None
+        return self._parameters.setdefault(id(parameter), Value(parameter.data, lambda: grad))
+
+    def backward(self, output: Value, write: Write) -> None:
+        """Have `write` add the backward calls of a node, given the gradient of its output.
+
+        It must give its inputs their parts last: a part may be added to the very buffer that it is handed.
+        """
+        self._backward.append((output, write))
+
+    def give(self, value: Value, write: Write) -> None:
+        """Add to a value's gradient what `write` writes into a buffer."""
+        if value.grad is None:
+            value.grad = value.target() if value.target else self.take(*value.data.shape)
+            write(value.grad)
+            return
+        part = self.take(*value.data.shape)
+        write(part)
+        if self._holders[id(value.grad)] <= 1:
+            self.call(value.grad.add_, part)
+            self.put(part)
+        else:
+            self.call(part.add_, value.grad)
+            self.put(value.grad)
+            value.grad = part
+
+    def give_late(self, value: Value, read: Callable[[], Tensor]) -> None:
+        """Add to a value's gradient a tensor that is another one at every step."""
+        if value.grad is not None and self._holders[id(value.grad)] <= 1:
+            self.call(_late(value.grad.add_, read))
+        else:
+            self.give(value, lambda part: self.call(_late(part.copy_, read)))
+
+    def give_same(self, value: Value, grad: Tensor) -> None:
+        """Add a gradient, which is the tape's own buffer, to a value's as it is; the first one is not even copied."""
+        if value.grad is None and value.target is None:
+            value.grad = grad
+            self._holders[id(grad)] += 1
+        else:
+            self.give(value, lambda part: self.call(part.copy_, grad))
+
+    def give_changed(self, value: Value, grad: Tensor, write: Write) -> None:
+        """The same as `give`, where `write` may write over the gradient that it reads, element by element."""
+        if value.grad is None and value.target is None and self._holders[id(grad)] == 1:
+            write(grad)
+            self.give_same(value, grad)
+        else:
+            self.give(value, write)
+
+    def take(self, *shape: int) -> Tensor:
+        """A buffer from the pool."""
+        free = self._free[shape]
+        buffer = free.pop() if free else self.arena.zeros(*shape)
+        self._holders[id(buffer)] = 1
+        return buffer
+
+    def put(self, buffer: Tensor) -> None:
+        """Give up a buffer that was taken; when nobody holds it, it is free."""
+        if id(buffer) not in self._holders:
+            return
+        self._holders[id(buffer)] -= 1
+        if not self._holders[id(buffer)]:
+            del self._holders[id(buffer)]
+            self._free[tuple(buffer.shape)].append(buffer)
+
+    def finish(self) -> None:
+        """Add all backward calls, from the last node to the first."""
+        for output, write in reversed(self._backward):
+            if output.grad is not None:
+                write(output.grad)
+                self.put(output.grad)
+                output.grad = None
+        self._backward.clear()
+
+    @torch.no_grad()
+    def run(self) -> None:
+        """Make all calls."""
+        for call in self.calls:
+            call()
+
+
+def _late(function: Callable[[Tensor], object], read: Callable[[], Tensor]) -> Call:
+    return lambda: function(read())

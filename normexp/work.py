@@ -1,0 +1,104 @@
+"""What a plan asks to be done, given what is stored: which runs are made, copied, or left as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from normexp.errors import UserError
+from normexp.keys import Value
+from normexp.plan import Plan
+from normexp.record import RunRecord, Status
+from normexp.results.store import Store
+from normexp.run import KEYS, RunConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a sweep is executed; nothing here changes a number, but `plain` the last digits."""
+
+    out: Path
+    jobs: int
+    executor: str = "processes"
+    timeout_seconds: float | None = None
+    force: bool = False
+    retry_failed: bool = False
+    refresh: bool = False
+    fail_fast: bool = False
+    save_weights: bool = False
+    plain: bool = False
+    only: tuple[str, ...] = ()
+    argv: tuple[str, ...] = ()
+
+
+@dataclass
+class Work:
+    """What a plan asks for: `todo` to run, `reusable` in other sweeps, `skipped` by `only`.
+
+    The others are here: `done`, or `failed` (killed and timed out as well) and left so. `without_weights`: those of
+    `todo` that are done, but for their weights.
+    """
+
+    todo: list[RunConfig] = field(default_factory=list)
+    reusable: dict[str, tuple[RunConfig, Store]] = field(default_factory=dict)
+    done: int = 0
+    failed: int = 0
+    skipped: int = 0
+    without_weights: int = 0
+
+
+def work_of(plan: Plan, store: Store, records: Mapping[str, RunRecord], options: Options) -> Work:
+    """Decide run by run. Raises UserError where `only` matches nothing."""
+    wanted = selected(plan, options.only)
+    work = Work()
+    for run_id, config in plan.configs.items():
+        record = records.get(run_id)
+        again = record is not None and _again(record, options)
+        lacking = record is not None and run_id in wanted and _lacks_weights(record, store, options)
+        if record is not None and not again and not lacking:
+            work.done += record.status is Status.DONE
+            work.failed += record.status is not Status.DONE
+        elif run_id not in wanted:
+            work.skipped += 1
+        else:
+            other = None
+            if not (options.force or options.plain) and (record is None or lacking):
+                other = store.find_elsewhere(options.out, run_id, weights=options.save_weights)
+            if other is None:
+                work.todo.append(config)
+                work.without_weights += lacking and not again
+            else:
+                work.reusable[run_id] = config, other
+    return work
+
+
+def _again(record: RunRecord, options: Options) -> bool:
+    failed = record.status is not Status.DONE
+    other_step = not failed and options.plain and not record.plain
+    return options.force or other_step or (failed and options.retry_failed) or (record.stale and options.refresh)
+
+
+def _lacks_weights(record: RunRecord, store: Store, options: Options) -> bool:
+    return options.save_weights and record.status is Status.DONE and not store.has_weights(record.run_id)
+
+
+def selected(plan: Plan, only: Sequence[str]) -> set[str]:
+    """Ids of the runs whose points agree with a value of every key in `key=value`, as asked or as run."""
+    wanted: dict[str, set[Value]] = {}
+    for text in only:
+        name, equals, value = text.partition("=")
+        if not equals or name not in KEYS:
+            raise UserError(f"--only {text}: write key=value, with a key of the config")
+        try:
+            wanted.setdefault(name, set()).add(KEYS[name].parse(value))
+        except ValueError as fault:
+            raise UserError(f"--only {text}: {fault}") from fault
+    found = {
+        point.config.run_id
+        for point in plan.points
+        if all(values & {point.values.get(key), getattr(point.config, key)} for key, values in wanted.items())
+    }
+    if only and not found:
+        raise UserError(f"--only {' '.join(only)}: no point of {plan.name} matches")
+    return found
