@@ -1,16 +1,19 @@
-"""Step time of normexp's training step beside a plain eager loop of the same network, alternating in one process.
+"""Time of normexp's training step beside a plain eager loop of the same network, by depth, norm, position and mixer.
 
-The plain loop is torch as its documentation writes it: zero_grad, forward, backward, fused Adam; no checks. Both run in
-a process set up as a worker is. The limit is what the step's matrix products take alone, with weights and results in
-place: three for each matrix (forward, gradient of the input, gradient of the weights), timed in turn with the steps.
-Prints the median ratio with its quartiles and the share of the limit, and writes benchmarks/step.csv.
+The plain loop is torch as its documentation writes it: zero_grad, forward, backward, Adam; no checks. It runs with
+torch's default Adam and with its fused one. All take turns of ten steps on the same batches, in one process set up as a
+worker is, with one thread. The limit is the time of the step's matrix products with weights, at the rate that this
+processor reaches on these very shapes with operands at hand: for each matrix its product forward, that of the input's
+gradient, and that of its own. Prints median ratios with their quartiles and the share of the limit, and writes
+benchmarks/step.csv.
 """
 
 from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
@@ -24,22 +27,27 @@ from normexp.run import RunConfig
 from normexp.tasks import Batch, Task
 from normexp.training.trainer import Trainer
 
-CONFIGS = [
-    RunConfig(depth=20, norm="ln", lr=1e-4),
-    RunConfig(depth=20, norm="ln", position="post", lr=1e-4),
-    RunConfig(depth=20, norm="rms", lr=1e-4),
-    RunConfig(depth=20, norm="none", mixer="mean", init="torch", lr=1e-4),
-    RunConfig(depth=20, norm="ln", mixer="linear", init="torch", lr=1e-4),
-    RunConfig(depth=6, norm="ln", lr=1e-4),
+RATE = 1e-4
+ROWS: list[dict[str, int | str]] = [
+    {"depth": 20},
+    {"depth": 20, "position": "post"},
+    {"depth": 6},
+    {"depth": 30},
+    *({"depth": 20, "norm": norm} for norm in ("none", "rms", "bn", "dyt", "scale")),
+    *({"depth": 20, "mixer": mixer} for mixer in ("mean", "linear")),
+    *({"depth": 20, "position": position} for position in ("sandwich", "deepnorm", "rezero")),
+    {"depth": 20, "qk_norm": "rms"},
 ]
-PAIRS = 150
-WARMUP = 10
+TURNS, STEPS_OF_A_TURN = 16, 10
+WARMUP_TURNS = 1
+
+Step = Callable[[Batch], None]
 
 
-def plain_step(config: RunConfig) -> Callable[[Batch], None]:
+def plain_step(config: RunConfig, *, fused: bool) -> Step:
     """A step of the plain loop."""
     network, first = build(config), Task(config).first
-    optimizer = torch.optim.Adam(network.parameters(), lr=config.lr, fused=True)
+    optimizer = torch.optim.Adam(network.parameters(), lr=config.lr, fused=fused)
 
     def step(batch: Batch) -> None:
         optimizer.zero_grad()
@@ -52,9 +60,9 @@ def plain_step(config: RunConfig) -> Callable[[Batch], None]:
     return step
 
 
-def checked_step(config: RunConfig) -> Callable[[Batch], None]:
-    """A step as every run makes it, all checks on."""
-    trainer, numbers = Trainer(config), itertools.count(1)
+def checked_step(config: RunConfig, *, plain: bool = False) -> Step:
+    """A step as every run makes it, all checks on; with `plain`, by autograd."""
+    trainer, numbers = Trainer(config, plain=plain), itertools.count(1)
 
     def step(batch: Batch) -> None:
         trainer.step(next(numbers), batch)
@@ -62,51 +70,64 @@ def checked_step(config: RunConfig) -> Callable[[Batch], None]:
     return step
 
 
-def matrix_products(config: RunConfig) -> Callable[[], None]:
-    """All matrix products of one step on the shapes that it has, and nothing else."""
-    tokens = config.batch * config.seq_len
-    pairs = []
+def shapes(config: RunConfig) -> Counter[tuple[int, int, int]]:
+    """Rows, columns and common length of every product with a weight in one step, and how often it comes."""
+    tokens, found = config.batch * config.seq_len, Counter[tuple[int, int, int]]()
     for module in build(config).modules():
         if isinstance(module, nn.Linear):
-            x, grad = torch.randn(tokens, module.in_features), torch.randn(tokens, module.out_features)
-            weight = module.weight.detach()
-            pairs += [(x, weight.t()), (grad, weight), (grad.t(), x)]
-    outs = [torch.mm(a, b) for a, b in pairs]
+            wide, narrow = module.out_features, module.in_features
+            found.update([(tokens, wide, narrow), (tokens, narrow, wide), (wide, narrow, tokens)])
+    return found
 
-    def products() -> None:
-        for (a, b), out in zip(pairs, outs, strict=True):
-            torch.mm(a, b, out=out)
 
-    return products
+def limit(config: RunConfig) -> float:
+    """Seconds of all products at the rate of each shape by itself."""
+    total = 0.0
+    for (rows, columns, common), count in shapes(config).items():
+        a, b, out = torch.randn(rows, common), torch.randn(common, columns), torch.empty(rows, columns)
+        times = [seconds(partial(torch.mm, a, b, out=out)) for _ in range(100)]
+        total += count * statistics.median(times[20:])
+    return total
+
+
+def turn(step: Step, batches: list[Batch]) -> float:
+    """Seconds a step, over one turn."""
+
+    def steps() -> None:
+        for batch in batches:
+            step(batch)
+
+    return seconds(steps) / len(batches)
+
+
+def turns(batches: Iterator[Batch]) -> Iterator[tuple[int, list[Batch]]]:
+    """The batches of every turn, with its number."""
+    for number in range(TURNS + WARMUP_TURNS):
+        yield number, list(itertools.islice(batches, STEPS_OF_A_TURN))
 
 
 def measure(config: RunConfig) -> dict[str, object]:
-    """Alternate the two on the same batches."""
-    ours, plain, products = checked_step(config), plain_step(config), matrix_products(config)
-    batches = Task(config).batches(0, config.batch)
-    ratios, ours_ms, plain_ms, limit_ms = [], [], [], []
-    for number, batch in enumerate(itertools.islice(batches, PAIRS + WARMUP)):
-        if number % 2:
-            one, other = seconds(partial(ours, batch)), seconds(partial(plain, batch))
-        else:
-            other, one = seconds(partial(plain, batch)), seconds(partial(ours, batch))
-        if number >= WARMUP:
-            ratios.append(one / other)
-            ours_ms.append(1e3 * one)
-            plain_ms.append(1e3 * other)
-            limit_ms.append(1e3 * seconds(products))
-    median, low, high = spread(ratios)
-    keys = ("depth", "norm", "position", "mixer")
-    return {
-        **{key: getattr(config, key) for key in keys},
-        "ours_ms": round(statistics.median(ours_ms), 2),
-        "plain_ms": round(statistics.median(plain_ms), 2),
-        "limit_ms": round(statistics.median(limit_ms), 2),
-        "of_limit": round(statistics.median(limit_ms) / statistics.median(ours_ms), 3),
-        "ratio": median,
-        "ratio_low": low,
-        "ratio_high": high,
+    """All steps in turn, the first of a turn being another one each time."""
+    steps = {
+        "ours": checked_step(config),
+        "autograd": checked_step(config, plain=True),
+        "plain": plain_step(config, fused=False),
+        "fused": plain_step(config, fused=True),
     }
+    times: dict[str, list[float]] = {name: [] for name in (*steps, "limit")}
+    for number, batches in turns(Task(config).batches(0, config.batch)):
+        names = list(steps)
+        for name in names[number % len(names) :] + names[: number % len(names)]:
+            times[name].append(turn(steps[name], batches))
+        times["limit"].append(limit(config))
+    kept = {name: values[WARMUP_TURNS:] for name, values in times.items()}
+    row: dict[str, object] = {key: getattr(config, key) for key in ("depth", "norm", "position", "mixer", "qk_norm")}
+    row |= {f"{name}_ms": round(1e3 * statistics.median(values), 2) for name, values in kept.items()}
+    row["of_limit"] = round(statistics.median(kept["limit"]) / statistics.median(kept["ours"]), 3)
+    for name in ("plain", "fused"):
+        ratios = [ours / other for ours, other in zip(kept["ours"], kept[name], strict=True)]
+        row[f"to_{name}"], row[f"to_{name}_low"], row[f"to_{name}_high"] = spread(ratios)
+    return row
 
 
 def main() -> None:
@@ -115,8 +136,8 @@ def main() -> None:
     keep_freed_memory()
     say_machine()
     rows = []
-    for config in CONFIGS:
-        rows.append(measure(config))
+    for keys in ROWS:
+        rows.append(measure(RunConfig(lr=RATE, **keys)))  # type: ignore[arg-type]
         say(rows[-1])
     write_csv("step", rows)
 

@@ -19,6 +19,10 @@ from normexp.training.optimizers import make_optimizer, rate
 from normexp.training.statistics import kept_statistics
 
 
+EVALUATED = 128
+"""Sequences of the validation set that pass through the network at a time: few enough for the processor's caches."""
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """What one step measured. `bad` is None, or what was non-finite first: loss, grad (before the update) or param."""
@@ -52,9 +56,12 @@ class Trainer:
 
     def loss(self, batch: Batch) -> Tensor:
         """Mean cross-entropy over the targets whose whole context is in view, in nats."""
-        logits_btv = logits(self.network, torch.from_numpy(batch.inputs_nt), self.config)[:, self.task.first :]
+        return self._loss(logits(self.network, torch.from_numpy(batch.inputs_nt), self.config), batch)
+
+    def _loss(self, logits_btv: Tensor, batch: Batch) -> Tensor:
+        counted_btv = logits_btv[:, self.task.first :]
         targets_bt = torch.from_numpy(batch.targets_nt)[:, self.task.first :]
-        return functional.cross_entropy(logits_btv.flatten(0, 1), targets_bt.flatten())
+        return functional.cross_entropy(counted_btv.flatten(0, 1), targets_bt.flatten())
 
     def backward(self, batch: Batch) -> float:
         """Loss of the batch; its gradients replace those before."""
@@ -103,9 +110,10 @@ class Trainer:
     def evaluate(self) -> float:
         """Validation loss, in nats."""
         self.network.eval()
-        loss = self.loss(self.validation).item()
+        parts = torch.from_numpy(self.validation.inputs_nt).split(EVALUATED)
+        logits_btv = torch.cat([logits(self.network, tokens_bt, self.config) for tokens_bt in parts])
         self.network.train()
-        return loss
+        return self._loss(logits_btv, self.validation).item()
 
 
 def parameter_count(network: nn.Module) -> int:
