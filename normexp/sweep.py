@@ -97,6 +97,8 @@ def run_sweep(plan: Plan, options: Options, listener: Listener) -> Swept:
         store.begin(plan, options.argv, force=options.force)
         work = work_of(plan, store, store.records(), options)
         ended: list[RunRecord] = []
+        if work.todo:
+            report.load_drawing()
         try:
             job = Job(plugins.loaded(), options.save_weights, options.plain, losses)
             _execute(work, job, store, options, listener, ended)

@@ -86,7 +86,7 @@ def test_a_bad_parameter_after_the_update() -> None:
     trainer.flat.grads.zero_()
     with torch.no_grad():
         trainer.network.get_parameter("blocks.1.ffn.f.fc2.weight").grad.fill_(1e30)
-    trainer.optimizer.step()
+    trainer.optimizer.step(trainer.config.lr)
     assert not trainer.flat.values_finite()
     death = locate_step(trainer, 4, batch, "param", 1.0)
     assert death == Death(step=4, kind="inf", where="param", tensor="blocks.1.ffn.f.fc2.weight", layer=1)

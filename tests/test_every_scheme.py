@@ -105,7 +105,7 @@ class TestEveryNetwork:
         before = {name: p.detach().clone() + 1 for name, p in trainer.network.named_parameters()}
         trainer.flat.values += 1
         trainer.flat.grads.zero_()
-        trainer.optimizer.step()
+        trainer.optimizer.step(run.lr)
         for name, parameter in trainer.network.named_parameters():
             decays = name.endswith("weight") and parameter.dim() == 2
             assert torch.equal(parameter, before[name] * 0.5 if decays else before[name]), name

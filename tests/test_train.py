@@ -129,7 +129,7 @@ def test_weight_decay_shrinks_matrices_and_leaves_gains_and_biases() -> None:
     trainer = Trainer(config)
     trainer.flat.grads.zero_()
     before = {name: parameter.detach().clone() for name, parameter in trainer.network.named_parameters()}
-    trainer.optimizer.step()
+    trainer.optimizer.step(trainer.config.lr)
     for name, parameter in trainer.network.named_parameters():
         assert torch.allclose(parameter, before[name]) == (parameter.dim() < 2), name
 

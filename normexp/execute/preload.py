@@ -18,10 +18,8 @@ from normexp.execute.descriptors import open_closed
 from normexp.execute.heap import keep_freed_memory
 
 MODULES = (
-    "numpy",
+    "numpy.random",
     "torch",
-    "torch._dynamo",  # by the first optimizer
-    "torch.profiler._cupti_monitor",  # by its first step
     "normexp.training.threads",
     "normexp.training.train",
     "normexp.execute.child",

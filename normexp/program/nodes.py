@@ -189,7 +189,9 @@ def foreign(tape: Tape, module: nn.Module, x: Value, *shape: int) -> Value:
         def differentiate() -> None:
             leaf, output = kept
             inputs = [leaf, *module.parameters()]
-            found = torch.autograd.grad(output, inputs, grad.view(shape), materialize_grads=True)
+            with torch.enable_grad():
+                scalar = (output * grad.view(shape)).sum()  # a gradient handed to torch makes it load sympy
+            found = torch.autograd.grad(scalar, inputs, materialize_grads=True)
             grads[:] = found[0].reshape(x.data.shape), *found[1:]
 
         tape.call(differentiate)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -16,11 +17,10 @@ from normexp.run import RunConfig
 from normexp.tasks import Batch
 
 log_softmax = torch.ops.aten._log_softmax.out
-CHECKED = (
-    RunConfig(depth=1, norm="ln", width=8, hidden=8, vocab=8, seq_len=4, heads=2, batch=2, order=1),
-    RunConfig(depth=1, norm="rms", width=8, hidden=8, vocab=8, seq_len=4, heads=2, batch=2, order=1, activation="relu"),
-    RunConfig(depth=1, norm="none", width=8, hidden=8, vocab=8, seq_len=4, mixer="mean", batch=2, order=1),
+SMALL = RunConfig(
+    depth=1, norm="ln", final_norm="rms", width=8, hidden=8, vocab=8, heads=2, seq_len=4, order=1, batch=2
 )
+CHECKED = (SMALL, replace(SMALL, norm="none", mixer="mean", activation="relu"))
 """Networks that between them have every node."""
 
 

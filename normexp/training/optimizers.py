@@ -1,44 +1,84 @@
-"""The tables of optimizers and of learning-rate schedules."""
+"""The tables of optimizers and of learning-rate schedules.
+
+The updates are the kernels under torch.optim, called on flat parameters: its classes load torch's compiler first, which
+takes longer than a short training.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Protocol
 
 import torch
-from torch.optim import Optimizer
+from torch import Tensor, nn
 
 from normexp.run import RunConfig
 from normexp.training.flat import FlatParameters
 
-Groups = list[dict[str, object]]
+ADAM_EPS = 1e-8
+"""Added to the root of the second moment. Kingma and Ba 2015, arXiv 1412.6980, algorithm 1."""
+
+Parts = Sequence[tuple[nn.Parameter, float]]
+"""Flat parameters, with their gradients, and the weight decay of each part."""
 
 
-def _adam(groups: Groups, config: RunConfig) -> Optimizer:
-    return torch.optim.Adam(groups, lr=config.lr, betas=(config.beta1, config.beta2), fused=True)
+class Optimizer(Protocol):
+    """Makes one update from the gradients that are there."""
+
+    def step(self, lr: float) -> None: ...
 
 
-def _adamw(groups: Groups, config: RunConfig) -> Optimizer:
-    return torch.optim.AdamW(groups, lr=config.lr, betas=(config.beta1, config.beta2), fused=True)
+class Adam:
+    """Adam (Kingma and Ba 2015); weight decay in the gradient or, `decoupled`, beside it (Loshchilov, Hutter 2019)."""
+
+    def __init__(self, parts: Parts, config: RunConfig, *, decoupled: bool = False) -> None:
+        self._update = torch.ops.aten._fused_adamw_ if decoupled else torch.ops.aten._fused_adam_
+        self._betas = {"beta1": config.beta1, "beta2": config.beta2}
+        self._parts = [(part, decay, _State(part)) for part, decay in parts]
+
+    @torch.no_grad()
+    def step(self, lr: float) -> None:
+        for part, decay, state in self._parts:
+            state.count += 1
+            self._update(
+                [part], [part.grad], [state.first], [state.second], [], [state.count],
+                lr=lr, weight_decay=decay, eps=ADAM_EPS, amsgrad=False, maximize=False, **self._betas,
+            )  # fmt: skip
 
 
-def _sgd(groups: Groups, config: RunConfig) -> Optimizer:
-    return torch.optim.SGD(groups, lr=config.lr)
+class _State:
+    def __init__(self, part: Tensor) -> None:
+        self.first, self.second = torch.zeros_like(part), torch.zeros_like(part)
+        self.count = torch.tensor(0.0)
 
 
-OPTIMIZERS: Mapping[str, Callable[[Groups, RunConfig], Optimizer]] = MappingProxyType(
-    {"adam": _adam, "adamw": _adamw, "sgd": _sgd}
+class SGD:
+    """Gradient descent without momentum, with weight decay in the gradient."""
+
+    def __init__(self, parts: Parts, config: RunConfig) -> None:
+        self._parts = parts
+
+    @torch.no_grad()
+    def step(self, lr: float) -> None:
+        for part, decay in self._parts:
+            assert part.grad is not None
+            part.add_(part.grad.add(part, alpha=decay) if decay else part.grad, alpha=-lr)
+
+
+def _adamw(parts: Parts, config: RunConfig) -> Adam:
+    return Adam(parts, config, decoupled=True)
+
+
+OPTIMIZERS: Mapping[str, Callable[[Parts, RunConfig], Optimizer]] = MappingProxyType(
+    {"adam": Adam, "adamw": _adamw, "sgd": SGD}
 )
 
 
 def make_optimizer(config: RunConfig, flat: FlatParameters) -> Optimizer:
     """The config's optimizer over the flat parameters; `weight_decay` falls on matrices alone."""
-    decays = (config.weight_decay, 0.0)
-    groups: Groups = [
-        {"params": [part], "weight_decay": decay} for part, decay in zip(flat.groups, decays, strict=True)
-    ]
-    return OPTIMIZERS[config.optimizer](groups, config)
+    return OPTIMIZERS[config.optimizer](list(zip(flat.groups, (config.weight_decay, 0.0), strict=True)), config)
 
 
 def _cosine(update: int, config: RunConfig) -> float:

@@ -18,7 +18,6 @@ from normexp.training.flat import FlatParameters
 from normexp.training.optimizers import make_optimizer, rate
 from normexp.training.statistics import kept_statistics
 
-
 EVALUATED = 128
 """Sequences of the validation set that pass through the network at a time: few enough for the processor's caches."""
 
@@ -102,15 +101,13 @@ class Trainer:
         """Clip the gradients, whose norm is given, and let the optimizer make its step."""
         if self.config.clip and grad_norm > self.config.clip:
             self.flat.grads.mul_(self.config.clip / grad_norm)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        self.optimizer.step()
+        self.optimizer.step(lr)
 
     @torch.no_grad()
     def evaluate(self) -> float:
         """Validation loss, in nats."""
         self.network.eval()
-        parts = torch.from_numpy(self.validation.inputs_nt).split(EVALUATED)
+        parts = torch.split(torch.from_numpy(self.validation.inputs_nt), EVALUATED)
         logits_btv = torch.cat([logits(self.network, tokens_bt, self.config) for tokens_bt in parts])
         self.network.train()
         return self._loss(logits_btv, self.validation).item()

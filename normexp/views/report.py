@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -56,6 +59,16 @@ def read(store: Store) -> Report:
         pivots=tuple(pivot(plan, runs)),
         warnings=(*plan.warnings, *store.warnings, *warnings(records, store.strays())),
     )
+
+
+def load_drawing() -> None:
+    """Begin to import, in the background, what figures are drawn with: it takes longer than to draw one."""
+
+    def load() -> None:
+        with suppress(Exception):  # who draws will meet it
+            importlib.import_module("normexp.views.figures")
+
+    threading.Thread(target=load, daemon=True).start()
 
 
 def rebuild(store: Store, *, figures: bool = False) -> Report:
