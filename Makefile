@@ -26,10 +26,12 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/python -m normexp.reference README.md
 
-# The article's claims, each run that they need and every verdict; about eight hours on two cores. The quick one, ten
-# minutes, takes one seed and 3 % of the steps: it shows that all of it works, and settles nothing.
+# The article's claims, each run that they need, every verdict, and the report: results/article/REPORT.md and report.html,
+# with all runs packed small; about eight hours on two cores. The quick one, ten minutes, takes one seed and 3 % of the
+# steps, into results/article-quick: it shows that all of it works, and settles nothing. Runs that are packed are not
+# made again.
 article: $(STAMP)
-	$(BIN)/normexp claims article --run
+	$(BIN)/normexp claims article --run; code=$$?; $(BIN)/normexp pack results/article && exit $$code
 
 article-quick: $(STAMP)
 	$(BIN)/normexp claims article --run --quick

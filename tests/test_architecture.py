@@ -22,6 +22,8 @@ TOUCHES_FILES = {
     "results.lock",
     "results.weightfile",
     "results.wholeness",
+    "results.pack",
+    "results.reportfiles",
     "views.tables",
     "plugins",
     "reference",

@@ -57,7 +57,7 @@ class Evidence:
     def _made(self, plans: Sequence[Plan], columns: list[str]) -> pd.DataFrame:
         found: dict[tuple[Any, ...], dict[str, Any]] = {}
         for plan in plans:
-            records = self._of(plan)
+            records = self.records(plan)
             rows: dict[str, Any] = {row["run_id"]: row for row in tables.runs(plan, records).to_dict("records")}
             for point in plan.points:
                 asked = point.config.to_dict() | dict(point.values)
@@ -66,7 +66,8 @@ class Evidence:
                 found.setdefault((point.label, *asked.values()), _told(row))
         return _frame(list(found.values()), columns)
 
-    def _of(self, plan: Plan) -> Mapping[str, RunRecord]:
+    def records(self, plan: Plan) -> Mapping[str, RunRecord]:
+        """What is stored of a plan's runs, whichever sweep holds them; without traces."""
         if self._runs is None:
             self._runs = {}
             for store in library.sweeps(self.out):

@@ -74,3 +74,9 @@ def _near(name: str, known: Sequence[str]) -> str:
 
 def _named(claim: Claim, name: str) -> bool:
     return claim.id == name or claim.id.startswith(name + ".")
+
+
+def called(file: ClaimFile) -> str:
+    """What a command is given to mean this file: the name of a shipped one, the path of any other."""
+    paths = {path.resolve(): name for name, path in shipped().items()}
+    return paths.get(file.path.resolve(), str(file.path))

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import typer
 
-from normexp.cli import bench, claims, collapse, convert, inspect, models, probe, sweep, views
+from normexp.cli import bench, claims, collapse, convert, inspect, models, pack, probe, sweep, views
 from normexp.errors import EXIT_USAGE, UserError
 from normexp.execute.descriptors import open_closed
 from normexp.interrupt import Stopped
@@ -30,6 +30,8 @@ app.command()(models.models)
 app.command()(bench.bench)
 app.command()(convert.convert)
 app.command()(claims.claims)
+app.command()(pack.pack)
+app.command()(pack.unpack)
 app.command(cls=sweep.SweepCommand)(probe.probe)
 
 EXIT_OUTPUT_FAILED = 1

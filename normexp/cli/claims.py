@@ -12,6 +12,7 @@ from normexp.cli import options as common
 
 if TYPE_CHECKING:
     from normexp.claims.claim import Claim, ClaimFile
+    from normexp.claims.verdict import Verdict
 
 
 def claims(
@@ -23,7 +24,11 @@ def claims(
             show_default=False,
         ),
     ] = None,
-    run: Annotated[bool, typer.Option("--run", help="Run what the claims lack first.")] = False,
+    run: Annotated[bool, typer.Option("--run", help="Run what the claims lack first; then --report.")] = False,
+    report: Annotated[
+        bool,
+        typer.Option("--report", help="Write REPORT.md and report.html, of all claims, into the runs' folder."),
+    ] = False,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder of the runs; default: results/ and the file's name.")
     ] = None,
@@ -42,13 +47,14 @@ def claims(
 ) -> None:
     """Each claim of a text with its verdict: from stored runs, a calculation made now, or its source.
 
+    Runs that are there as runs.tar.xz alone are restored first.
     Exits with 3 where a verdict on full runs differs from the one that the file expects.
     """
     from normexp.claims import trial
     from normexp.claims.evidence import QUICK_SCALE
     from normexp.claims.files import choose
     from normexp.cli.show import show
-    from normexp.errors import EXIT_VERDICT_DIFFERS
+    from normexp.errors import EXIT_VERDICT_DIFFERS, UserError
     from normexp.views import claims as view
 
     if checks:
@@ -56,15 +62,38 @@ def claims(
         return
     file, chosen, one = choose(names or ())
     shortened = (scale or QUICK_SCALE) if quick or scale else 1.0
+    if report and (one or len(chosen) < len(file.claims)):
+        raise UserError("--report: the report is of all claims of a file: leave out the ids")
     folder = out or Path("results") / (file.name if shortened == 1.0 else f"{file.name}-quick")
+    _restore(folder)
     failed = _run(file, chosen, folder, shortened, common.jobs_or_default(jobs), executor, one) if run else 0
     verdicts = trial.judged(file, chosen, folder, scale=shortened)
     if one:
         show(view.detail(verdicts[0], trial.commands(file, verdicts[0].claim, folder, shortened)))
     else:
         show(view.listing(verdicts, file.title))
+        if report or (run and len(chosen) == len(file.claims)):
+            _report(file, verdicts, folder, shortened, redraw=not run)
     differs = any(verdict.differs for verdict in verdicts)
     raise typer.Exit(failed or (EXIT_VERDICT_DIFFERS if differs else 0))
+
+
+def _restore(folder: Path) -> None:
+    """Unpack the runs of sweeps that are there as packs alone."""
+    from normexp.cli.pack import restore
+    from normexp.cli.show import say
+    from normexp.results import library
+
+    for path in library.waiting(folder):
+        say(restore(path))
+
+
+def _report(file: ClaimFile, verdicts: list[Verdict], folder: Path, scale: float, *, redraw: bool) -> None:
+    from normexp.cli.show import show
+    from normexp.views import claimreport
+
+    paths = claimreport.write(file, verdicts, folder, scale=scale, redraw=redraw)
+    show(f"Report: {' and '.join(map(str, paths))}")
 
 
 def _run(file: ClaimFile, chosen: list[Claim], folder: Path, scale: float, jobs: int, executor: str, one: bool) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from normexp.errors import UserError
 from normexp.record import RunRecord
-from normexp.results.store import RUN, RUNS, Store
+from normexp.results.store import MANIFEST, PACK, RUN, RUNS, Store
 
 MOST_IDS = 10
 """Ids that are listed where a part of one fits several."""
@@ -32,6 +32,16 @@ def sweeps(out: Path) -> Iterator[Store]:
         store = Store(folder)
         if store.exists():
             yield store
+
+
+def packs(folder: Path) -> list[Path]:
+    """The pack of a sweep's folder, or those of the sweeps in a folder."""
+    return [path for path in (folder / PACK, *sorted(folder.glob(f"*/{PACK}"))) if path.is_file()]
+
+
+def waiting(out: Path) -> list[Path]:
+    """The packs of sweeps of which nothing else is there."""
+    return [path for path in packs(out) if not (path.parent / MANIFEST).exists()]
 
 
 def records(out: Path) -> dict[str, RunRecord]:

@@ -118,7 +118,8 @@ def _held(finding: Finding) -> str:
     return f"it {'holds' if finding.holds else 'does not hold'}, {plural(finding.seeds, 'seed')} a cell"
 
 
-def _measured(verdict: Verdict) -> str:
+def measured(verdict: Verdict) -> str:
+    """What was found, setting by setting, in short; what the source says of a cited claim."""
     citation = verdict.claim.citation
     if citation is not None:
         return f"{citation.source}: {citation.says}"
@@ -150,13 +151,13 @@ def _wide_row(verdict: Verdict, *, broken: bool) -> list[tuple[str, str]]:
         (verdict.text, STYLES[verdict.word]),
         (claim.text, ""),
         (claim.stated, ""),
-        (_measured(verdict), ""),
+        (measured(verdict), ""),
     ]
 
 
 def _narrow_row(verdict: Verdict) -> list[tuple[str, str]]:
     claim = verdict.claim
-    said = f"{claim.text}.\nStated: {claim.stated}.\n{_found(verdict)}: {_measured(verdict)}.\n"
+    said = f"{claim.text}.\nStated: {claim.stated}.\n{_found(verdict)}: {measured(verdict)}.\n"
     return [(f"{_broken(claim.id)}\n{verdict.text}", STYLES[verdict.word]), (said, "")]
 
 

@@ -1,0 +1,91 @@
+"""A page as a list of blocks, which `markdown` and `webpage` each write in their own way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from normexp.views.pivot import TextTable
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """`level` 2 to 4; the page's title alone is of level 1."""
+
+    text: str
+    level: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """Plain text; a `warning` stands out."""
+
+    text: str
+    warning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """A list; `numbered` where the order tells something."""
+
+    items: tuple[str, ...]
+    numbered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table. `marks`: a word for each row, by which a web page colours it."""
+
+    table: TextTable
+    marks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A PNG: where it lies relative to the page, what it shows, and its bytes."""
+
+    path: str
+    text: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """Lines for a shell."""
+
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """Blocks that are shown on demand."""
+
+    title: str
+    blocks: tuple[Block, ...]
+
+
+Block = Heading | Paragraph | Points | Grid | Picture | Commands | Folded
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A title, and what stands below it."""
+
+    title: str
+    blocks: tuple[Block, ...]
+
+    @property
+    def headings(self) -> Iterator[tuple[str, Heading]]:
+        """Each heading with an anchor of its own: `s1`, `s2`, ..."""
+        found = [block for block in self.blocks if isinstance(block, Heading)]
+        return ((f"s{number}", heading) for number, heading in enumerate(found, start=1))
+
+
+def grids(tables: Sequence[TextTable]) -> Iterator[Block]:
+    """Tables with their titles as headings, each note below its table."""
+    for table in tables:
+        if table.title:
+            yield Heading(table.title, 4)
+        yield Grid(table)
+        if table.note:
+            yield Paragraph(table.note)

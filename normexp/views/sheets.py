@@ -1,0 +1,119 @@
+"""The sweeps that a text's claims read, each as far as it has come: table, cells, what it lacks, figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from normexp.claims.claim import Claim
+from normexp.claims.verdict import Verdict
+from normexp.plan import Plan
+from normexp.record import RunRecord
+from normexp.views import tables
+from normexp.views.conclusion import conclusion
+from normexp.views.labels import loss_text, plural, value_text, values_text
+from normexp.views.markdown import reference_losses
+from normexp.views.pages import Block, Folded, Grid, Heading, Paragraph, Picture, Points, grids
+from normexp.views.pivot import TextTable, cell_text, pivot
+from normexp.views.report import warnings
+from normexp.views.summary import Cell, cells, summarize
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TITLES = {"curves": "Losses by step", "lr_sensitivity": "Final loss by learning rate", "layer_signal": "RMS by layer"}
+"""What a figure of this name shows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """A plan, what is stored of its runs, and its figures: name to PNG."""
+
+    plan: Plan
+    records: Mapping[str, RunRecord]
+    pictures: Mapping[str, bytes]
+
+    @property
+    def lacking(self) -> int:
+        """Runs that have not come to a result, or came to it with other numerics."""
+        return sum(_lacks(self.records.get(run_id)) for run_id in self.plan.configs)
+
+
+def in_order(sheets: Mapping[str, Sheet], claims: Sequence[Claim]) -> list[str]:
+    """The stems, in the order of the text: each in the section most of whose claims read it."""
+    sections = list(dict.fromkeys(claim.section for claim in claims))
+
+    def place(stem: str) -> int:
+        counts = [sum(stem in claim.sweeps for claim in claims if claim.section == name) for name in sections]
+        return counts.index(max(counts)) if any(counts) else len(sections)
+
+    return sorted(sheets, key=place)
+
+
+def blocks(sheet: Sheet, verdicts: Sequence[Verdict]) -> Iterator[Block]:
+    """A sweep's part of the page; `verdicts` are those of the claims that read it."""
+    plan = sheet.plan
+    runs = tables.runs(plan, sheet.records)
+    summary = summarize(plan, runs)
+    yield Heading(plan.title or plan.name, 3)
+    yield Paragraph(conclusion(plan, runs))
+    yield from grids(pivot(plan, runs))
+    if references := reference_losses(summary):
+        yield Paragraph(references)
+    if verdicts:
+        yield Heading("What the text says of it", 4)
+        yield stated(verdicts)
+    yield from _pictures(sheet)
+    yield Folded("All cells: outcomes, means and 95 % intervals", (Grid(_cells(plan, runs, summary)),))
+    if lost := missing(sheet):
+        yield Heading("Missing here", 4)
+        yield Points(tuple(lost))
+    if told := [*plan.warnings, *warnings(sheet.records, [])]:
+        yield Points(tuple(told))
+
+
+def stated(verdicts: Sequence[Verdict]) -> Grid:
+    """What claims state, each with its verdict."""
+    rows = tuple((v.claim.id, v.text, v.claim.text, v.claim.stated) for v in verdicts)
+    table = TextTable(title="", header=("claim", "verdict", "it says", "stated"), rows=rows)
+    return Grid(table, marks=tuple(v.word.value for v in verdicts))
+
+
+def missing(sheet: Sheet) -> list[str]:
+    """A line for each cell that lacks runs, one for all where none has any."""
+    lacking, all_runs = sheet.lacking, len(sheet.plan.configs)
+    if lacking == all_runs:
+        return [f"all: none of {plural(all_runs, 'run')} is done"] if lacking else []
+    told = []
+    for cell in cells(sheet.plan, tables.runs(sheet.plan, sheet.records)):
+        lost = sum(_lacks(sheet.records.get(run["run_id"])) for run in cell.runs)
+        if lost:
+            told.append(f"{values_text(cell.values) or 'its runs'}: {lost} of {plural(len(cell.runs), 'run')}")
+    return told
+
+
+def _lacks(record: RunRecord | None) -> bool:
+    return record is None or record.result is None or record.stale
+
+
+def _cells(plan: Plan, runs: pd.DataFrame, summary: pd.DataFrame) -> TextTable:
+    """One row a cell, in the order of the points; intervals over survivors."""
+    axes = [axis for axis in plan.axes if axis != "seed"]
+    labels = ["label"] if any(summary["label"]) else []
+    keys = [*labels, *axes]
+    found: Sequence[Cell] = cells(plan, runs)
+    rows = []
+    for cell, row in zip(found, summary.to_dict("records"), strict=True):
+        low, high = row["low95_val_loss"], row["high95_val_loss"]
+        interval = f"{loss_text(low)} to {loss_text(high)}" if loss_text(low) else ""
+        named = [value_text(key, row[key]) for key in keys]
+        rows.append((*named, cell_text(cell), loss_text(row["median_val_loss"]), interval, row["survivors"]))
+    header = (*keys, "outcomes", "median", "95 % interval", "survivors")
+    return TextTable(title="", header=header, rows=tuple(rows))
+
+
+def _pictures(sheet: Sheet) -> Iterator[Picture]:
+    for name, data in sheet.pictures.items():
+        told = TITLES.get(name, name.replace("_", " "))
+        yield Picture(f"{sheet.plan.folder}/figures/{name}.png", f"{told}: {sheet.plan.title or sheet.plan.name}", data)

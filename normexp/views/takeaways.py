@@ -1,0 +1,56 @@
+"""The few findings that a reader should keep, chosen and worded by rule from verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from normexp.claims.claim import Kind, Word
+from normexp.claims.verdict import Verdict
+from normexp.views.claims import measured
+from normexp.views.labels import listed, plural
+
+MOST = 5
+SUMMARY = "summary"
+"""The section of a text's own conclusions."""
+RULE = (
+    "Chosen by rule, not by hand: the conclusions that the text itself draws (its section summary), where runs decide "
+    f"them; then, up to {MOST} in all, of each other section the claim that rests on most runs, most runs first."
+)
+
+
+def chosen(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """At most five, by the rule above; of equals, the first in the file."""
+    decided = [v for v in verdicts if v.claim.kind is Kind.SWEEP and v.word is not Word.NOT_ENOUGH]
+    conclusions = [verdict for verdict in decided if verdict.claim.section == SUMMARY]
+    by_section: dict[str, Verdict] = {}
+    for verdict in decided:
+        if verdict.claim.section != SUMMARY:
+            first = by_section.setdefault(verdict.claim.section, verdict)
+            if len(verdict.run_ids) > len(first.run_ids):
+                by_section[verdict.claim.section] = verdict
+    others = sorted(by_section.values(), key=lambda verdict: -len(verdict.run_ids))
+    return [*conclusions, *others][:MOST]
+
+
+def sentences(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
+    """A finding each: what the text claims, whether it holds, what was measured."""
+    return tuple(_sentence(verdict) for verdict in verdicts)
+
+
+def _sentence(verdict: Verdict) -> str:
+    claim = verdict.claim
+    runs = plural(len(verdict.run_ids), "run")
+    quick = " Quick runs settle nothing." if verdict.quick else ""
+    return (
+        f"“{claim.text}” {_held(verdict)} (stated: {claim.stated}). "
+        f"Measured, in {runs}: {measured(verdict)}. Claim {claim.id}.{quick}"
+    )
+
+
+def _held(verdict: Verdict) -> str:
+    several = len(verdict.claim.settings) > 1
+    if verdict.word is Word.REPRODUCED:
+        return "holds in every setting" if several else "holds"
+    if verdict.word is Word.ONLY_WHEN:
+        return f"holds only {listed([name or 'in its one setting' for name in verdict.when])}"
+    return "holds in no setting" if several else "does not hold"

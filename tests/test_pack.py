@@ -1,0 +1,268 @@
+"""Packs: what comes back is what was there, damage is told, and nothing is overwritten."""
+
+from __future__ import annotations
+
+import io
+import json
+import lzma
+import shutil
+import tarfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import records as made
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from normexp.cli.app import app
+from normexp.errors import UserError
+from normexp.plan import Plan
+from normexp.record import CurveRow, RunRecord, SignalRow, Status, Traces
+from normexp.results import compact, library
+from normexp.results.pack import pack, unpack
+from normexp.results.store import CURVE, DEATH, LAYERS, LOG, MANIFEST, PACK, RUN, RUNS, SWEEP, Store
+from normexp.views import figuredata, report
+from normexp.work import Options, work_of
+
+NUMBERS = st.floats() | st.floats(width=32) | st.integers(-3, 3).map(float)
+CURVES = st.lists(
+    st.builds(
+        CurveRow,
+        step=st.integers(0, 9) | st.integers(0, 10**9),
+        lr=st.none() | st.sampled_from([1e-3, 3e-4]) | NUMBERS,
+        train_loss=st.none() | NUMBERS,
+        grad_norm=st.none() | NUMBERS,
+        val_loss=st.none() | NUMBERS,
+    ),
+    max_size=12,
+)
+SIGNALS = st.lists(
+    st.builds(
+        SignalRow,
+        step=st.integers(0, 10**6),
+        layer=st.integers(0, 99),
+        part=st.sampled_from(["stream", "mixer", "1.5s"]),
+        quantity=st.sampled_from(["rms", "grad_norm", "leak"]),
+        value=NUMBERS,
+    ),
+    max_size=12,
+)
+
+
+def plain(rows: Sequence[CurveRow] | Sequence[SignalRow]) -> list[str]:
+    """Rows without what a pack leaves out; NaN equals NaN."""
+    kept = [replace(row, grad_norm=None) if isinstance(row, CurveRow) else row for row in rows]
+    return [repr(row) for row in kept if not (isinstance(row, SignalRow) and row.quantity == "grad_norm")]
+
+
+@given(CURVES)
+@settings(deadline=None)
+def test_curves_come_back_to_the_last_digit(rows: list[CurveRow]) -> None:
+    assert plain(compact.curve_from_text(compact.curve_to_text(rows))) == plain(rows)
+
+
+@given(SIGNALS)
+@settings(deadline=None)
+def test_layers_come_back_to_the_last_digit(rows: list[SignalRow]) -> None:
+    assert plain(compact.signal_from_text(compact.signal_to_text(rows))) == plain(rows)
+
+
+def test_single_precision_takes_few_digits() -> None:
+    row = CurveRow(step=1, lr=1e-3, train_loss=4.311762809753418, grad_norm=0.9572846484316849, val_loss=None)
+    other = replace(row, step=2, train_loss=4.3117628)
+    assert compact.curve_to_text([row, other]).splitlines()[1:] == ["1,0.001,4.311763s,,", ",,4.3117628,,"]
+
+
+@pytest.mark.parametrize("text", ["", "step\n", "step,lr,train_loss,grad_norm,val_loss\n,0.1,1.0,,\n"])
+def test_what_is_no_curve_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="line"):
+        compact.curve_from_text(text)
+
+
+@pytest.fixture
+def plan() -> Plan:
+    return made.plan({"norm": ["ln", "none"], "lr": [1e-3, 1e-2]}, depth=2)
+
+
+@pytest.fixture
+def store(tmp_path: Path, plan: Plan) -> Store:
+    """A sweep with runs that learned, died and failed."""
+    store = Store(tmp_path / "here" / plan.folder)
+    store.begin(plan, ["sweep", "made_up.yaml"], force=False)
+    ends = ("1.9", "2.5", "nan@12", Status.FAILED.value)
+    for config, how in zip(plan.configs.values(), ends, strict=True):
+        record = made.end(config, how)
+        assert record is not None
+        store.write(record)
+    return store
+
+
+def carried(store: Store, tmp_path: Path) -> Path:
+    """The pack alone, in the folder of another machine."""
+    target = tmp_path / "there" / store.folder.name / PACK
+    target.parent.mkdir(parents=True)
+    shutil.copy(store.folder / PACK, target)
+    return target
+
+
+def test_a_restored_sweep_gives_the_same_tables_and_figures_and_has_nothing_to_do(
+    store: Store, plan: Plan, tmp_path: Path
+) -> None:
+    packed = pack(store)
+    assert (packed.runs, packed.warnings) == (4, ())
+    assert packed.size_bytes == packed.path.stat().st_size
+    other = Store(unpack(carried(store, tmp_path)).folder)
+    for run_id in plan.configs:
+        for name in (RUN, LOG):
+            assert (other.folder / RUNS / run_id / name).read_bytes() == (
+                store.folder / RUNS / run_id / name
+            ).read_bytes()
+        for name in (CURVE, LAYERS, DEATH):
+            assert (other.folder / RUNS / run_id / name).exists() == (store.folder / RUNS / run_id / name).exists()
+        there, here = other.traces(run_id), store.traces(run_id)
+        for part in ("curve", "layers", "death_layers"):
+            assert plain(getattr(there, part)) == plain(getattr(here, part))
+    for name in (SWEEP, MANIFEST):
+        assert (other.folder / name).read_bytes() == (store.folder / name).read_bytes()
+    assert report.read(other).markdown == report.read(store).markdown
+    curves = [figuredata.curves(plan, one.records(), one.traces).data.to_csv() for one in (store, other)]
+    assert curves[0] == curves[1]
+    work = work_of(plan, other, other.records(), Options(out=tmp_path / "there", jobs=1))
+    assert (work.done, work.failed, work.todo) == (3, 1, [])
+
+
+def test_equal_runs_give_equal_packs(store: Store, tmp_path: Path) -> None:
+    pack(store)
+    first = (store.folder / PACK).read_bytes()
+    target = carried(store, tmp_path)
+    pack(Store(unpack(target).folder))
+    assert target.read_bytes() == first
+
+
+def test_what_is_there_stays(store: Store, plan: Plan, tmp_path: Path) -> None:
+    pack(store)
+    run_ids = list(plan.configs)
+    here = {run_id: (store.folder / RUNS / run_id / RUN) for run_id in run_ids}
+    other = replace(made.done(plan.configs[run_ids[0]], 1.7), log="another\n")
+    store.write(other)
+    (store.folder / SWEEP).write_text("changed\n")
+    here[run_ids[1]].unlink()
+    text = here[run_ids[0]].read_text()
+    restored = unpack(store.folder / PACK)
+    assert (restored.runs, restored.kept) == (1, 3)
+    assert here[run_ids[0]].read_text() == text
+    assert store.log(run_ids[0]) == "another\n"
+    assert (store.folder / SWEEP).read_text() == "changed\n"
+    assert here[run_ids[1]].exists()
+
+
+def test_a_run_that_cannot_be_used_is_left_out_and_told(store: Store, plan: Plan) -> None:
+    run_id = next(iter(plan.configs))
+    (store.folder / RUNS / run_id / RUN).write_text("{")
+    packed = pack(store)
+    assert packed.runs == 3
+    assert run_id in packed.warnings[0]
+
+
+def remade(path: Path, change: dict[str, bytes | None]) -> None:
+    """A whole pack with some members changed, added or (None) lost."""
+    files = {}
+    with tarfile.open(path, "r:xz") as tar:
+        for member in tar:
+            content = tar.extractfile(member)
+            assert content is not None
+            files[member.name] = content.read()
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:xz") as tar:
+        for name, data in {**files, **change}.items():
+            if data is not None:
+                member = tarfile.TarInfo(name)
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
+    path.write_bytes(buffer.getvalue())
+
+
+def refused(path: Path, told: str) -> None:
+    before = sorted(path.parent.rglob("*"))
+    with pytest.raises(UserError, match=told) as fault:
+        unpack(path)
+    assert f"{path} is damaged" in fault.value.complaints[0]
+    assert sorted(path.parent.rglob("*")) == before
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999])
+def test_a_changed_byte_or_a_lost_end_is_told(store: Store, tmp_path: Path, share: float) -> None:
+    pack(store)
+    path = carried(store, tmp_path)
+    data = bytearray(path.read_bytes())
+    path.write_bytes(data[: int(share * len(data))])
+    refused(path, "nothing of it was restored")
+    data[int(share * len(data))] ^= 0x55
+    path.write_bytes(data)
+    refused(path, "nothing of it was restored")
+
+
+def test_a_pack_that_is_none_is_told(store: Store, plan: Plan, tmp_path: Path) -> None:
+    pack(store)
+    path = carried(store, tmp_path)
+    whole = path.read_bytes()
+    one, other = list(plan.configs)[:2]
+    text = (store.folder / RUNS / other / RUN).read_bytes()
+    cases: list[tuple[dict[str, bytes | None], str]] = [
+        ({MANIFEST: None}, "it lacks manifest.json"),
+        ({MANIFEST: b"{}"}, "not a normexp manifest"),
+        ({"../../evil.txt": b"x"}, "'../../evil.txt' has no place in it"),
+        ({f"{RUNS}/{one}/weights.safetensors": b"x"}, "has no place in it"),
+        ({f"{RUNS}/{one}/{RUN}": None}, f"it lacks run.json of {one}"),
+        ({f"{RUNS}/{one}/{RUN}": text}, f"the config of {one} is that of {other}"),
+        ({f"{RUNS}/{one}/{RUN}": b"[]"}, "not a JSON object"),
+        ({f"{RUNS}/{one}/{CURVE}": b"step\n1\n"}, "line"),
+        ({f"{RUNS}/{one}/{LAYERS}": b"\xff"}, "utf-8"),
+    ]
+    for change, told in cases:
+        path.write_bytes(whole)
+        remade(path, change)
+        refused(path, told)
+    path.write_bytes(lzma.compress(b"no tar"))
+    refused(path, "nothing of it was restored")
+    path.write_bytes(whole)
+    assert unpack(path).runs == 4
+
+
+def test_a_folder_in_use_is_left_alone(store: Store) -> None:
+    pack(store)
+    with store.lock(), pytest.raises(UserError, match="in use"):
+        unpack(store.folder / PACK)
+
+
+def test_the_commands_take_a_sweep_or_a_folder_of_sweeps(store: Store, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["pack", str(store.folder.parent)])
+    assert done.exit_code == 0, done.output
+    assert done.stdout == f"{store.folder / PACK}: 4 runs, {(store.folder / PACK).stat().st_size / 1e6:.2f} MB\n"
+    target = carried(store, tmp_path)
+    assert library.waiting(tmp_path / "there") == [target]
+    done = CliRunner().invoke(app, ["unpack", str(target.parent)])
+    assert done.stdout == f"{target.parent}: 4 runs restored from {PACK}\n"
+    assert library.waiting(tmp_path / "there") == []
+    again = CliRunner().invoke(app, ["unpack", str(tmp_path / "there")])
+    assert again.stdout == f"{target.parent}: 0 runs restored from {PACK}, 4 there already\n"
+    for command in ("pack", "unpack"):
+        nothing = CliRunner().invoke(app, [command, str(tmp_path)])
+        assert nothing.exit_code != 0
+        assert isinstance(nothing.exception, UserError)
+
+
+def test_runs_without_a_curve_and_with_weights_are_packed_without_either(
+    store: Store, plan: Plan, tmp_path: Path
+) -> None:
+    config = next(iter(plan.configs.values()))
+    record: RunRecord = replace(made.done(config, 1.9), weights=b"not packed", traces=Traces(curve=()))
+    store.write(record)
+    pack(store)
+    other = Store(unpack(carried(store, tmp_path)).folder)
+    assert other.weights(config.run_id)[1] is None
+    assert json.loads((other.folder / RUNS / config.run_id / RUN).read_text())["run_id"] == config.run_id
+    assert other.traces(config.run_id).curve == []

@@ -1,0 +1,120 @@
+"""normexp claims --run and --report: the report's files, made with the runs and again from packed runs alone."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from normexp.cli.app import app
+from normexp.views import report
+
+SWEEP = """\
+name: pair
+base: {depth: 1, width: 8, heads: 1, hidden: 8, steps: 20, eval_every: 10}
+grid: {norm: [ln, none], lr: [1e-9, 1e-2], seed: [0, 1]}
+table: {rows: [norm], columns: [lr]}
+"""
+CLAIMS = """\
+name: mine
+title: My claims
+sweeps: [pair.yaml]
+claims:
+  - id: mine.rests
+    section: "1"
+    text: At a rate of nearly nothing it learns nothing
+    stated: nothing
+    kind: sweep
+    check: ends
+    with: {outcomes: plateau}
+    seeds: 2
+    runs: {sweeps: pair, where: {norm: ln, lr: 1e-9}}
+    expected: reproduced
+  - id: mine.quote
+    section: "2"
+    text: A paper says so
+    stated: so
+    kind: cited
+    source: a paper
+    says: otherwise
+    agrees: no
+"""
+PNG = b"\x89PNG, or so"
+
+
+@pytest.fixture(autouse=True)
+def _quick_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes a second each, and is tested elsewhere."""
+    monkeypatch.setattr(report, "write_figures", lambda store, _: store.write_derived("figures/curves.png", PNG))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "pair.yaml").write_text(SWEEP)
+    (tmp_path / "mine.yaml").write_text(CLAIMS)
+    return tmp_path
+
+
+def run(folder: Path, *arguments: str) -> Result:
+    more = ["--executor", "inline", "--jobs", "1"] if "--run" in arguments else []
+    with contextlib.chdir(folder):
+        return CliRunner().invoke(app, [*arguments, *more])
+
+
+OUT = Path("results") / "mine"
+FILES = ("REPORT.md", "report.html", "verdicts.csv")
+
+
+def test_the_report_is_made_by_run_and_again_from_packed_runs_alone(folder: Path) -> None:
+    done = run(folder, "claims", "mine.yaml", "--run")
+    assert done.exit_code == 0, done.stderr
+    assert f"Report: {' and '.join(str(OUT / name) for name in FILES)}" in done.stdout
+    made = folder / OUT
+    written = {name: (made / name).read_bytes() for name in FILES}
+    assert b"mine.rests | reproduced" in written["REPORT.md"]
+    assert b"](pair/figures/curves.png)" in written["REPORT.md"]
+    assert b"data:image/png;base64," in written["report.html"]
+    assert run(folder, "pack", str(OUT)).exit_code == 0
+    pack = (made / "pair" / "runs.tar.xz").read_bytes()
+    shutil.rmtree(made)
+    (made / "pair").mkdir(parents=True)
+    (made / "pair" / "runs.tar.xz").write_bytes(pack)
+    again = run(folder, "claims", "mine.yaml", "--report")
+    assert again.exit_code == 0, again.stderr
+    assert f"{OUT / 'pair'}: 8 runs restored from runs.tar.xz" in again.stderr
+    assert {name: (made / name).read_bytes() for name in FILES} == written
+    more = run(folder, "claims", "mine.yaml", "--run")
+    assert "restored" not in more.stderr
+    assert {name: (made / name).read_bytes() for name in FILES} == written
+
+
+def test_without_runs_the_report_names_what_is_missing(folder: Path) -> None:
+    done = run(folder, "claims", "mine.yaml", "--report")
+    assert done.exit_code == 0, done.stderr
+    text = (folder / OUT / "REPORT.md").read_text()
+    assert "not enough runs" in text
+    assert "pair: 8 of 8 runs in all cells" in text
+    assert "all: none of 8 runs is done" in text
+    assert not (folder / OUT / "pair").exists()
+
+
+def test_a_quick_report_stands_apart(folder: Path) -> None:
+    done = run(folder, "claims", "mine.yaml", "--run", "--scale", "0.5")
+    assert done.exit_code == 0, done.stderr
+    text = (folder / "results" / "mine-quick" / "REPORT.md").read_text()
+    assert text.splitlines()[0] == "# My claims (quick)"
+    assert "| mine.rests | reproduced (quick) |" in text
+    assert "normexp claims mine.yaml --run --scale 0.5" in text
+    assert not (folder / OUT).exists()
+
+
+@pytest.mark.parametrize("ids", [("mine.rests",), ("mine.rests", "mine.quote")])
+def test_a_report_is_of_all_claims(folder: Path, ids: tuple[str, ...]) -> None:
+    done = run(folder, "claims", "mine.yaml", *ids, "--report")
+    assert (done.exit_code == 0) is (len(ids) == 2), done.output
+    assert (folder / OUT / "REPORT.md").exists() is (len(ids) == 2)
+    if len(ids) == 1:
+        assert "leave out the ids" in str(done.exception)
