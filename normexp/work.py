@@ -16,7 +16,10 @@ from normexp.run import KEYS, RunConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How a sweep is executed; nothing here changes a number, but `plain` the last digits."""
+    """How a sweep is executed; nothing here changes a number, but `plain` the last digits.
+
+    Runs that sweeps under `out` have, or under the folders `beside` it, are copied.
+    """
 
     out: Path
     jobs: int
@@ -29,6 +32,7 @@ class Options:
     save_weights: bool = False
     plain: bool = False
     only: tuple[str, ...] = ()
+    beside: tuple[Path, ...] = ()
     argv: tuple[str, ...] = ()
 
 
@@ -64,13 +68,19 @@ def work_of(plan: Plan, store: Store, records: Mapping[str, RunRecord], options:
         else:
             other = None
             if not (options.force or options.plain) and (record is None or lacking):
-                other = store.find_elsewhere(options.out, run_id, weights=options.save_weights)
+                other = _elsewhere(store, run_id, options)
             if other is None:
                 work.todo.append(config)
                 work.without_weights += lacking and not again
             else:
                 work.reusable[run_id] = config, other
     return work
+
+
+def _elsewhere(store: Store, run_id: str, options: Options) -> Store | None:
+    roots = (options.out, *options.beside)
+    found = (store.find_elsewhere(root, run_id, weights=options.save_weights) for root in roots)
+    return next((other for other in found if other is not None), None)
 
 
 def _again(record: RunRecord, options: Options) -> bool:

@@ -83,6 +83,10 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         "best_higher": Check(loss_checks.best_higher, {**_ON, "higher": Takes.SELECTION, "lower": Takes.SELECTION}),
         "learns_at": Check(outcome_checks.learns_at, {**_ON, "values": Takes.VALUES, **_OF}, _SELECTED),
         "sensitivity": Check(loss_checks.sensitivity, {**_ON, **_SIDES}, frozenset({"by"})),
+        "equally_sensitive": Check(
+            loss_checks.equally_sensitive,
+            {**_ON, "one": Takes.SELECTION, "other": Takes.SELECTION, "within": Takes.NUMBER},
+        ),
     }
 )
 """Name to check."""

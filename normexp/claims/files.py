@@ -13,6 +13,7 @@ from normexp.errors import UserError
 
 FOLDER = Path(__file__).parent
 DEFAULT = "article"
+RESULTS = Path("results")
 
 
 def shipped() -> dict[str, Path]:
@@ -45,6 +46,13 @@ def choose(names: Sequence[str]) -> tuple[ClaimFile, list[Claim], bool]:
     file = load(_shown(files[0]))
     chosen = _chosen(file, ids)
     return file, chosen, len(ids) == 1 and [claim.id for claim in chosen] == ids
+
+
+def beside(folder: Path) -> tuple[Path, ...]:
+    """Where else under results/ runs may be: sweeps by themselves, and those of shipped files. Nowhere for others."""
+    if folder.parent != RESULTS:
+        return ()
+    return RESULTS, *(RESULTS / name for name in shipped() if RESULTS / name != folder)
 
 
 def _shown(path: Path) -> Path:

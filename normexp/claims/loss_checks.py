@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from normexp.claims import findings as of
@@ -191,17 +191,40 @@ def sensitivity(
     Seeds are paired; the 95 % interval of the difference is above 0, its mean at least `by` (2309.14322, section 2).
     It says nothing of a side that learns nowhere, which makes it 0.
     """
-    sides = [of.cells(frame, side, needed, axis) for side in (better, worse)]
+    return _sensitivities(
+        frame, needed, axis, (better, worse), lambda gap: gap.above_zero and gap.mean >= by, "lie above 0"
+    )
+
+
+def equally_sensitive(
+    frame: pd.DataFrame, needed: int, *, axis: str, one: Selection, other: Selection, within: float
+) -> Finding:
+    """Two sides are equally sensitive to a key: their mean paired difference is at most `within` (see sensitivity)."""
+    return _sensitivities(
+        frame, needed, axis, (one, other), lambda gap: abs(gap.mean) <= within, f"be at most {within:g} in size"
+    )
+
+
+def _sensitivities(
+    frame: pd.DataFrame,
+    needed: int,
+    axis: str,
+    selections: tuple[Selection, Selection],
+    holds: Callable[[of.Difference], bool],
+    must: str,
+) -> Finding:
+    sides = [of.cells(frame, selection, needed, axis) for selection in selections]
     low, high = (_sensitivity(side) for side in sides)
     gap = of.difference(low, high, needed)
     texts = [of.spread_text(list(side.values())) for side in (low, high)]
     nowhere = any(all(of.learned(cell) == 0 for cell in side) for side in sides)
+    names = [of.selection_text(selection) for selection in selections]
     return of.finding(
         [*sides[0], *sides[1]],
-        gap.above_zero and gap.mean >= by and not nowhere,
+        holds(gap) and not nowhere,
         f"{texts[0]} against {texts[1]}, difference {gap.text}" + (", a side learns nowhere" if nowhere else ""),
-        f"sensitivity to {axis} of {of.selection_text(better)}: {texts[0]}; of {of.selection_text(worse)}: {texts[1]}; "
-        f"paired difference {gap.text}, which must lie above 0",
+        f"sensitivity to {axis} of {names[0]}: {texts[0]}; of {names[1]}: {texts[1]}; "
+        f"paired difference {gap.text}, which must {must}",
     )
 
 

@@ -72,6 +72,20 @@ def _growth_change(config: RunConfig, traces: Traces) -> float:
     return last / first if first else math.nan
 
 
+def _bend(last: bool) -> Callable[[RunConfig, Traces], float]:
+    """What a layer of the upper half adds to the stream's mean square, over what one of the lower half adds."""
+
+    def bend(config: RunConfig, traces: Traces) -> float:
+        squares = {row.layer: row.value**2 for row in _at(traces.layers, "stream", "rms", last)}
+        middle, top = config.depth // 2, config.depth
+        if middle == 0 or not {0, middle, top} <= set(squares) or squares[middle] <= squares[0]:
+            return math.nan
+        lower, upper = squares[middle] - squares[0], squares[top] - squares[middle]
+        return (upper / (top - middle)) / (lower / middle)
+
+    return bend
+
+
 def _over_layers(
     part: str, quantity: str, last: bool, join: Callable[[list[float]], float]
 ) -> Callable[[RunConfig, Traces], float]:
@@ -122,6 +136,8 @@ MEASURES: Mapping[str, Measure] = MappingProxyType(
         "stream_growth_at_init": Measure(_growth(False), "RMS of the stream after the last layer over the embedding's"),
         "stream_growth_after": Measure(_growth(True), "the same at the last evaluation"),
         "stream_growth_change": Measure(_growth_change, "that growth at the last evaluation over that at the first"),
+        "stream_bend_at_init": Measure(_bend(False), "added by a layer of the upper half over one of the lower"),
+        "stream_bend_after": Measure(_bend(True), "the same at the last evaluation"),
         "late_share_at_init": Measure(_share_written(False), "what the last FFN writes relative to the first one's"),
         "late_share_after": Measure(_share_written(True), "the same at the last evaluation"),
         "max_logit_at_init": Measure(_over_layers("mixer", "max_logit", False, max), "the largest attention logit"),

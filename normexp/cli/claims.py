@@ -99,13 +99,22 @@ def _report(file: ClaimFile, verdicts: list[Verdict], folder: Path, scale: float
 def _run(file: ClaimFile, chosen: list[Claim], folder: Path, scale: float, jobs: int, executor: str, one: bool) -> int:
     """Run the sweeps that the claims read, in the file's order; of one claim, its points alone. The exit code."""
     from normexp.claims import trial
+    from normexp.claims.files import beside
     from normexp.cli.show import execute
     from normexp.errors import EXIT_RUNS_FAILED
     from normexp.work import Options
 
     worst = 0
     for plan, only in trial.work(file, chosen, scale, alone=one):
-        options = Options(out=folder, jobs=jobs, executor=executor, refresh=True, only=only, argv=tuple(sys.argv))
+        options = Options(
+            out=folder,
+            jobs=jobs,
+            executor=executor,
+            refresh=True,
+            only=only,
+            beside=beside(folder),
+            argv=tuple(sys.argv),
+        )
         code = execute(plan, options)
         if code not in (0, EXIT_RUNS_FAILED):
             raise typer.Exit(code)

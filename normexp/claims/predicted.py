@@ -1,0 +1,44 @@
+"""The calculations behind what papers predict, each with when it holds; most build networks at their initial weights.
+
+They are rows of `normexp.claims.computed` that take no figures. L is the number of layers, W2 the FFN's second matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+PREDICTED: Mapping[str, str] = MappingProxyType(
+    {
+        "initial_stream.pre_linear": "Pre: the mean square after layer l is from 1 + l/2 to 1 + 3l/2 (h = d)",
+        "initial_stream.post_constant": "Post: the mean square is 1 after each norm, 3/2 before an FFN's (h = d)",
+        "initial_stream.skip_shrinks": "Post: a norm multiplies the skip path by 0.7071 (branches of variance 1)",
+        "initial_stream.skip_with_torch_weights": "Post: it does so by 0.866 and 0.972 with torch's weights",
+        "initial_stream.tokens_become_one": "Post: the cosine between tokens rises with L from 4 to 40, past 0.99",
+        "initial_stream.scaled_branches_keep_tokens": "branches over sqrt(2L): it is below 0.5 at L = 4 to 40",
+        "initial_stream.peri_linear": "Sandwich: the mean square after layer l is 1 + 2l, to 10 %, in 40 layers",
+        "initial_stream.lns_slower": "LNS: the top's mean square goes by a power of L below 2, from 4 to 40",
+        "initial_stream.bare_doubles": "no norm: 1.53 doublings of the mean square a layer, to 6 %",
+        "initial_gradient.pre_last_falls": "Pre: the last W2's gradient goes by a power of L of -1/2, to 0.15",
+        "initial_gradient.post_last_stays": "Post: the last W2's gradient goes by a power of L of 0, to 0.2",
+        "initial_gradient.pre_top_falls": "Pre: the stream's gradient at the top goes by a power of L of -1/2",
+        "initial_gradient.post_rises": "Post, L = 20: W2's gradient is larger at the top, at width 64 and 128 (95 %)",
+        "initial_gradient.pre_flat": "Pre, L = 20: W2's gradient at the top is the bottom's, to a factor of 1.5",
+        "initial_gradient.pre_falls": "Pre, L = 20: W2's gradient is smaller at the top than at the bottom (95 %)",
+        "initial_gradient.queries_lose_it": "Post: that of the first queries falls to 1/100 from L = 4 to 40",
+        "initial_gradient.scaled_branches_keep_it": "branches over sqrt(2L): it falls by less than a factor of 10",
+        "initial_gradient.deepnorm_update_constant": "DeepNorm: an SGD step changes logits alike at every L",
+        "initial_gradient.post_update_grows": "Post: that change grows with L, by a power above 1/2",
+        "initial_gradient.post_first_update_larger": "Adam's first step changes Post's logits over twice as much",
+        "initial_gradient.deepnorm_equal": "DeepNorm, L = 40: W2's largest gradient is at most 1.2 of the smallest",
+        "initial_gradient.peri_bounded": "Sandwich: a larger h changes W2's gradient by at most 20 %",
+        "initial_gradient.pre_unbounded": "Pre: it enlarges W2's gradient by more than half of each factor",
+        "initial_gradient.bare_not_finite": "no norm: at L = 40 the first gradient is NaN or infinite",
+        "initial_norm.rms_statistics": "RMSNorm of N(0.5, 1) has mean 0.4472 and standard deviation 0.8944",
+        "initial_norm.bounded": "the largest output of 64 features is 8 for RMSNorm, the root of 63 for LayerNorm",
+        "initial_norm.invariance": "RMSNorm does not see a factor and sees a shift, LayerNorm sees neither",
+        "initial_norm.layer_norm_is_centred_rms": "LayerNorm is RMSNorm of the input less its mean, to rounding",
+        "initial_norm.pre_layer_norm_folds": "any Pre-LN network is one with RMSNorm, to rounding",
+    }
+)
+"""Module and function in `normexp.claims.snippets` to when it holds."""
