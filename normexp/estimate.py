@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from normexp.record import RunRecord
 from normexp.run import RunConfig
 
-ASSUMED_RATE = 3e10
+ASSUMED_RATE = 7e10
 """Floating-point operations a second of a training step on one core, where nothing has been measured."""
-ASSUMED_OVERHEAD_SECONDS = 4e-4
+ASSUMED_OVERHEAD_SECONDS = 6e-4
 """What a block costs in a training step however small it is; head, loss and update together count as one."""
 BACKWARD = 3
 """Forward and backward cost this many forwards."""
@@ -28,6 +28,11 @@ def flops(config: RunConfig) -> float:
 def guess(config: RunConfig, steps: int) -> float:
     """Seconds for so many steps on an assumed processor."""
     return steps * (flops(config) / ASSUMED_RATE + ASSUMED_OVERHEAD_SECONDS * (config.depth + 1))
+
+
+def longest_first(todo: Iterable[RunConfig]) -> list[RunConfig]:
+    """The runs by length as guessed, so that the last workers end about together; equal ones stay in their order."""
+    return sorted(todo, key=lambda config: -guess(config, config.steps))
 
 
 def slowness(records: Iterable[RunRecord]) -> float | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from normexp import plugins
 from normexp.errors import EXIT_OK, EXIT_RUNS_FAILED, UserError
+from normexp.estimate import longest_first
 from normexp.execute.events import Event, Finished
 from normexp.execute.executors import EXECUTORS
 from normexp.execute.launch import LauncherError
@@ -123,6 +124,7 @@ def _execute(work: Work, job: Job, store: Store, options: Options, listener: Lis
         except UserError:  # its traces cannot be read: run it here
             del work.reusable[run_id]
             work.todo.append(config)
+    work.todo = longest_first(work.todo)
     _tell(listener.begin, work.todo, done=work.done, failed=work.failed, reused=len(ended))
     events = EXECUTORS[options.executor](
         work.todo, jobs=options.jobs, timeout_seconds=options.timeout_seconds, work=job

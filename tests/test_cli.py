@@ -309,7 +309,7 @@ def gone(pids: list[int], seconds: float) -> bool:
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
 class TestStopping:
-    """Long runs, two at a time, and one finished: then a signal to the driver, or to its whole group."""
+    """Two long runs, and two short ones finished: then a signal to the driver, or to its whole group."""
 
     STOP_SECONDS = 10.0
 
@@ -319,7 +319,7 @@ class TestStopping:
             TINY.replace("steps: 3, ", "") + "grid: {steps: [3, 200000], seed: [0, 1]}\n"
         )
         process = subprocess.Popen(
-            [*PROGRAM, "sweep", "long.yaml", "--jobs", "2"],
+            [*PROGRAM, "sweep", "long.yaml", "--jobs", "3"],
             cwd=tmp_path,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -59,3 +59,10 @@ def test_runs_of_the_same_mixer_are_asked_first() -> None:
     for mixer, factor in (("linear", 2.0), ("attention", 5.0), ("mean", 2.0)):
         todo = [RunConfig(mixer=mixer)]
         assert estimate.seconds(todo, stored, 1)[0] == pytest.approx(factor * estimate.guess(todo[0], todo[0].steps))
+
+
+def test_the_longest_runs_come_first_and_equal_ones_keep_their_order() -> None:
+    short, deep, long = RunConfig(depth=2, steps=10), RunConfig(depth=20, steps=10), RunConfig(depth=2, steps=500)
+    equal = replace(short, seed=3)
+    assert estimate.longest_first([short, equal, deep, long]) == [long, deep, short, equal]
+    assert estimate.longest_first([equal, short]) == [equal, short]

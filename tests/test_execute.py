@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -149,3 +151,16 @@ def test_losses_are_the_same_to_the_bit_wherever_and_in_whatever_order() -> None
     assert all(math.isfinite(row.train_loss) for row in curves[0][configs[0].run_id] if row.train_loss is not None)
     assert curves[0] == curves[1] == curves[2]
     assert len({tuple(curve) for curve in curves[0].values()}) == 3
+
+
+@pytest.mark.parametrize("norm", ["ln", "rms", "bn"])
+def test_a_training_loads_neither_the_compiler_nor_sympy(norm: str) -> None:
+    code = f"""
+import sys
+from normexp.run import RunConfig
+from normexp.training.train import train
+train(RunConfig(depth=1, width=8, heads=2, norm={norm!r}, steps=2))
+print(sorted({{"torch._dynamo", "sympy"}} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

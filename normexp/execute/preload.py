@@ -66,6 +66,19 @@ def _end_with_parent() -> Iterator[None]:
         watcher.join()
 
 
+def _settle() -> None:
+    """Find out once for all workers whether programs work here; in a child, for autograd is not to be forked."""
+    from normexp.program.program import settle, works
+
+    child = os.fork()
+    if not child:
+        code = 1
+        with contextlib.suppress(BaseException):
+            code = 0 if works() else 1
+        os._exit(code)
+    settle(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0)
+
+
 def _load() -> None:
     keep_freed_memory()
     # A BLAS that starts its threads at import would have them forked.
@@ -76,6 +89,8 @@ def _load() -> None:
                 importlib.import_module(name)
         with contextlib.suppress(Exception):
             importlib.import_module("normexp.execute.worker").machine()
+        with contextlib.suppress(Exception):
+            _settle()
     gc.collect()
     gc.freeze()  # a worker's collections would write to every object, and so copy the pages that it shares
     # Ctrl-C was blocked by the driver that started this server; from here on it is ignored, by the workers too.

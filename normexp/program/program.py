@@ -114,9 +114,22 @@ class Program:
         logits.grad = grad
 
 
-@functools.cache
+_known: bool | None = None
+
+
+def settle(found: bool) -> None:
+    """Have `works` answer so in this process, and in those that are forked from it."""
+    global _known
+    _known = found
+
+
 def works() -> bool:
     """Whether this torch has what programs call, and they agree with autograd on small networks."""
+    return _works() if _known is None else _known
+
+
+@functools.cache
+def _works() -> bool:
     try:
         return all(map(_agrees, CHECKED))
     except (AttributeError, RuntimeError, TypeError, ValueError):

@@ -16,17 +16,15 @@ class FlatParameters:
     """
 
     def __init__(self, network: nn.Module) -> None:
-        decayed = [parameter for parameter in network.parameters() if parameter.dim() >= 2]
-        others = [parameter for parameter in network.parameters() if parameter.dim() < 2]
-        self.values = torch.cat([parameter.detach().flatten() for parameter in (*decayed, *others)])
+        parameters = sorted(network.parameters(), key=lambda parameter: parameter.dim() < 2)
+        self.values = torch.cat([parameter.detach().flatten() for parameter in parameters])
         self.grads = torch.zeros_like(self.values)
-        start = 0
-        for parameter in (*decayed, *others):
-            stop = start + parameter.numel()
-            parameter.data = self.values[start:stop].view_as(parameter)
-            parameter.grad = self.grads[start:stop].view_as(parameter)
-            start = stop
-        border = sum(parameter.numel() for parameter in decayed)
+        sizes = [parameter.numel() for parameter in parameters]
+        parts = zip(parameters, torch.split(self.values, sizes), torch.split(self.grads, sizes), strict=True)
+        for parameter, values, grads in parts:
+            parameter.data = values.view(parameter.shape)
+            parameter.grad = grads.view(parameter.shape)
+        border = sum(parameter.numel() for parameter in parameters if parameter.dim() >= 2)
         self.groups = [self._part(slice(0, border)), self._part(slice(border, None))]
 
     def _part(self, part: slice) -> nn.Parameter:
