@@ -21,7 +21,7 @@ from normexp.cli.app import app
 from normexp.errors import UserError
 from normexp.plan import Plan
 from normexp.record import CurveRow, RunRecord, SignalRow, Status, Traces
-from normexp.results import compact, library
+from normexp.results import codec, compact, library
 from normexp.results.pack import pack, unpack
 from normexp.results.store import CURVE, DEATH, LAYERS, LOG, MANIFEST, PACK, RUN, RUNS, SWEEP, Store
 from normexp.views import figuredata, report
@@ -61,25 +61,42 @@ def plain(rows: Sequence[CurveRow] | Sequence[SignalRow]) -> list[str]:
 @given(CURVES)
 @settings(deadline=None)
 def test_curves_come_back_to_the_last_digit(rows: list[CurveRow]) -> None:
-    assert plain(compact.curve_from_text(compact.curve_to_text(rows))) == plain(rows)
+    text = compact.to_curve(compact.from_curve(codec.curve_to_csv(rows)))
+    assert plain(codec.curve_from_csv(text)) == plain(rows)
+    assert codec.curve_to_csv(codec.curve_from_csv(text)) == text
 
 
 @given(SIGNALS)
 @settings(deadline=None)
 def test_layers_come_back_to_the_last_digit(rows: list[SignalRow]) -> None:
-    assert plain(compact.signal_from_text(compact.signal_to_text(rows))) == plain(rows)
+    text = compact.to_layers(compact.from_layers(codec.signal_to_csv(rows)))
+    assert plain(codec.signal_from_csv(text)) == plain(rows)
+    assert codec.signal_to_csv(codec.signal_from_csv(text)) == text
 
 
 def test_single_precision_takes_few_digits() -> None:
     row = CurveRow(step=1, lr=1e-3, train_loss=4.311762809753418, grad_norm=0.9572846484316849, val_loss=None)
     other = replace(row, step=2, train_loss=4.3117628)
-    assert compact.curve_to_text([row, other]).splitlines()[1:] == ["1,0.001,4.311763s,,", ",,4.3117628,,"]
+    short = compact.from_curve(codec.curve_to_csv([row, other]))
+    assert short.splitlines()[1:] == ["1,0.001,4.311763s,,", ",,4.3117628,,"]
 
 
-@pytest.mark.parametrize("text", ["", "step\n", "step,lr,train_loss,grad_norm,val_loss\n,0.1,1.0,,\n"])
-def test_what_is_no_curve_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="line"):
-        compact.curve_from_text(text)
+HEADER = "step,lr,train_loss,grad_norm,val_loss\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "line 1 is not step"),
+        ("step\n", "line 1 is not step"),
+        (f"{HEADER},0.1,1.0,,\n", "line 2 follows no step"),
+        (f"{HEADER}1,0.1,1.0,\n", "line 2 has 4 cells, not 5"),
+        (f"{HEADER}1,0.1,1.0,,", "line 2 has no end"),
+    ],
+)
+def test_what_is_no_curve_is_refused(text: str, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        compact.to_curve(text)
 
 
 @pytest.fixture
@@ -266,3 +283,61 @@ def test_runs_without_a_curve_and_with_weights_are_packed_without_either(
     assert other.weights(config.run_id)[1] is None
     assert json.loads((other.folder / RUNS / config.run_id / RUN).read_text())["run_id"] == config.run_id
     assert other.traces(config.run_id).curve == []
+
+
+def copied(store: Store, plan: Plan) -> Store:
+    """The same plan beside it, its runs copied as a sweep does."""
+    other = Store(store.folder.parent / "other")
+    other.begin(plan, ["sweep", "made_up.yaml"], force=False)
+    for run_id in plan.configs:
+        if (store.records()[run_id]).status is Status.DONE:
+            other.copy_from(store, run_id)
+    return other
+
+
+def test_what_another_sweep_has_is_packed_once_and_comes_back(store: Store, plan: Plan, tmp_path: Path) -> None:
+    other = copied(store, plan)
+    alone = pack(other)
+    both = [store, other]
+    pack(store, both)
+    together = pack(other, both)
+    assert together.size_bytes < 0.8 * alone.size_bytes
+    files = {
+        run_id: {p.name: p.read_bytes() for p in (other.folder / RUNS / run_id).iterdir()}
+        for run_id in plan.configs
+        if (other.folder / RUNS / run_id).exists()
+    }
+    for from_pack in (True, False):
+        there = tmp_path / f"there {from_pack}" / "other"
+        there.mkdir(parents=True)
+        shutil.copy(other.folder / PACK, there)
+        with pytest.raises(UserError, match="put its pack there, too"):
+            unpack(there / PACK)
+        shutil.copytree(store.folder, there.parent / store.folder.name)
+        if not from_pack:
+            (there.parent / store.folder.name / PACK).unlink()
+        assert unpack(there / PACK).runs == len(files)
+        for run_id, contents in files.items():
+            for name, content in contents.items():
+                new = (there / RUNS / run_id / name).read_bytes()
+                if name == CURVE:
+                    assert plain(codec.curve_from_csv(new.decode())) == plain(codec.curve_from_csv(content.decode()))
+                elif name in (RUN, LOG):
+                    assert new == content
+
+
+def test_a_copy_that_has_changed_since_is_not_taken_for_the_same(store: Store, plan: Plan, tmp_path: Path) -> None:
+    other = copied(store, plan)
+    run_id, config = next(iter(plan.configs.items()))
+    store.write(made.done(config, 1.7))
+    pack(other, [store, other])
+    there = tmp_path / "there"
+    shutil.copytree(store.folder.parent, there)
+    shutil.rmtree(there / "other" / RUNS)
+    unpack(there / "other" / PACK)
+    assert (there / "other" / RUNS / run_id / RUN).read_bytes() == (other.folder / RUNS / run_id / RUN).read_bytes()
+    assert plain(Store(there / "other").traces(run_id).curve) == plain(other.traces(run_id).curve)
+    Store(there / store.folder.name).write(made.done(list(plan.configs.values())[1], 1.6))
+    shutil.rmtree(there / "other" / RUNS)
+    with pytest.raises(UserError, match="has not got it"):
+        unpack(there / "other" / PACK)

@@ -28,7 +28,7 @@ def pack(folder: Folder, plugin: common.Plugins = None) -> None:
     if not stores:
         raise UserError(f"{folder} is no sweep's folder, and holds none: `normexp list` names those under results")
     for store in stores:
-        packed = packing.pack(store)
+        packed = packing.pack(store, stores)
         for warning in packed.warnings:
             say(f"warning: {warning}")
         show(f"{packed.path}: {plural(packed.runs, 'run')}, {packed.size_bytes / 1e6:.2f} MB")

@@ -1,19 +1,17 @@
-"""Curves and layers of runs as shorter text that gives every number back, to the last digit.
+"""curve.csv and layers.csv as shorter text that gives them back, to the last digit.
 
-The text is the CSV of `normexp.results.codec` but for this: a number that single precision holds is written with the
-digits that tell it from its neighbours there, and an `s`; in a curve an empty step is the one before plus 1, an empty
-rate is the one before, and `-` stands for none.
+Gradient norms are left out, which no table, figure or check reads. A number that single precision holds is written with
+the digits that tell it from its neighbours there, and an `s`. In a curve, an empty step is the one before plus 1, an
+empty rate is the one before, and `-` stands for none.
 """
 
 from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 
-from normexp.record import CurveRow, SignalRow
-from normexp.results import codec
+from normexp.results.codec import CURVE, SIGNAL
 
 NONE = "-"
 MARK = "s"
@@ -24,71 +22,92 @@ SINGLE = struct.Struct("<f")
 LEFT_OUT = "grad_norm"
 
 
-def curve_to_text(curve: Iterable[CurveRow]) -> str:
-    """A curve without its gradient norms."""
-    text = codec.curve_to_csv(replace(row, grad_norm=None) for row in curve)
-    return _shortened("\n".join(_implied(text.splitlines())) + "\n", CELL)
+def from_curve(text: str) -> str:
+    """The short form of curve.csv. Raises ValueError with the line at fault."""
+    return re.sub(rf"(?<=,){NUMBER}{CELL}", _short, "".join(_implied(text)))
 
 
-def curve_from_text(text: str) -> list[CurveRow]:
-    """Raises ValueError."""
-    return codec.curve_from_csv("\n".join(_told(_lengthened(text, CELL).splitlines())) + "\n")
+def to_curve(text: str) -> str:
+    """curve.csv from its short form, the cells of gradient norms empty. Raises ValueError with the line at fault."""
+    return "".join(_told(re.sub(rf"(?<=,)({NUMBER}){MARK}{CELL}", _long, text)))
 
 
-def signal_to_text(rows: Iterable[SignalRow]) -> str:
-    """Layers without the gradient norms of their parts."""
-    return _shortened(codec.signal_to_csv(row for row in rows if row.quantity != LEFT_OUT), LAST)
+def from_layers(text: str) -> str:
+    """The short form of layers.csv or death.csv. Raises ValueError with the line at fault."""
+    column = SIGNAL.index("quantity")
+    lines = _lines(text, SIGNAL)
+    kept = (f"{','.join(cells)}\n" for _, cells in lines if cells[column] != LEFT_OUT)
+    return re.sub(rf"(?<=,){NUMBER}{LAST}", _short, "".join(kept))
 
 
-def signal_from_text(text: str) -> list[SignalRow]:
-    """Raises ValueError."""
-    return codec.signal_from_csv(_lengthened(text, LAST))
+def to_layers(text: str) -> str:
+    """layers.csv from its short form. Raises ValueError with the line at fault."""
+    told = re.sub(rf"(?<=,)({NUMBER}){MARK}{LAST}", _long, text)
+    return "".join(f"{','.join(cells)}\n" for _, cells in _lines(told, SIGNAL))
 
 
-def _implied(lines: Sequence[str]) -> Iterator[str]:
-    yield lines[0]
+def _lines(text: str, header: tuple[str, ...]) -> Iterator[tuple[int, list[str]]]:
+    """Each line's number and cells, the header's first."""
+    lines = text.split("\n")
+    if lines[0] != ",".join(header):
+        raise ValueError(f"line 1 is not {','.join(header)}")
+    if lines.pop():
+        raise ValueError(f"line {len(lines) + 1} has no end")
+    for number, line in enumerate(lines, start=1):
+        cells = line.split(",")
+        if len(cells) != len(header):
+            raise ValueError(f"line {number} has {len(cells)} cells, not {len(header)}")
+        yield number, cells
+
+
+def _implied(text: str) -> Iterator[str]:
+    before, rate, column = "", "", CURVE.index(LEFT_OUT)
+    for number, cells in _lines(text, CURVE):
+        if number > 1:
+            step, lr = cells[:2]
+            cells[0] = "" if before and step == _next(before, number) else step
+            cells[1] = "" if lr == rate else lr or NONE
+            cells[column] = ""
+            before, rate = step, lr
+        yield f"{','.join(cells)}\n"
+
+
+def _told(text: str) -> Iterator[str]:
     before, rate = "", ""
-    for line in lines[1:]:
-        step, lr, rest = line.split(",", 2)
-        next_one = before and str(int(before) + 1)
-        yield f"{'' if step == next_one else step},{'' if lr == rate else lr or NONE},{rest}"
-        before, rate = step, lr
+    for number, cells in _lines(text, CURVE):
+        if number > 1:
+            before = cells[0] = cells[0] or _next(before, number)
+            rate = cells[1] = "" if cells[1] == NONE else cells[1] or rate
+        yield f"{','.join(cells)}\n"
 
 
-def _told(lines: Sequence[str]) -> Iterator[str]:
-    yield lines[0] if lines else ""
-    before, rate = "", ""
-    for number, line in enumerate(lines[1:], start=2):
-        cells = line.split(",", 2)
-        if len(cells) < 3 or not (cells[0] or before):
-            raise ValueError(f"line {number} is not a row of a curve")
-        before = cells[0] or str(int(before) + 1)
-        rate = "" if cells[1] == NONE else cells[1] or rate
-        yield f"{before},{rate},{cells[2]}"
+def _next(step: str, number: int) -> str:
+    try:
+        return str(int(step) + 1)
+    except ValueError:
+        raise ValueError(f"line {number} follows no step") from None
 
 
-def _shortened(text: str, end: str) -> str:
-    return re.sub(rf"(?<=,){NUMBER}{end}", lambda found: _short(found[0]), text)
-
-
-def _lengthened(text: str, end: str) -> str:
-    return re.sub(rf"(?<=,)({NUMBER}){MARK}{end}", lambda found: repr(_single(float(found[1]))), text)
-
-
-def _short(exact: str) -> str:
+def _short(found: re.Match[str]) -> str:
     """The text of a number in single precision, if it is one, and shorter."""
+    exact = found[0]
     value = float(exact)
-    for digits in range(6, 10):
-        text = f"{value:.{digits}g}"
-        if len(text) + len(MARK) < len(exact) and _single(float(text)) == value:
-            return text + MARK
+    if _single(value) == value and repr(value) == exact:
+        for digits in range(6, 10):
+            text = f"{value:.{digits}g}"
+            if len(text) + len(MARK) < len(exact) and _single(float(text)) == value:
+                return text + MARK
     return exact
+
+
+def _long(found: re.Match[str]) -> str:
+    return repr(_single(float(found[1])))
 
 
 def _single(value: float) -> float:
     """The nearest number of single precision; one beyond its range as it is."""
     try:
-        found: float = SINGLE.unpack(SINGLE.pack(value))[0]
+        nearest: float = SINGLE.unpack(SINGLE.pack(value))[0]
     except OverflowError:
         return value
-    return found
+    return nearest

@@ -1,22 +1,24 @@
 """A sweep's runs in one small file, from which its folder is restored: to keep, to send, to go on elsewhere.
 
 `runs.tar.xz` holds sweep.yaml, manifest.json, and of every run that its points ask for run.json and log.txt, byte for
-byte, and its curve and layers (`normexp.results.compact`), but for gradient norms, which no table, figure or check
-reads. Weights are left out.
+byte, and its curve and layers in short form (`normexp.results.compact`). Weights are left out.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import lzma
 import re
 import tarfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from normexp.errors import UserError
+from normexp.record import RunRecord
 from normexp.results import codec, compact, manifest
 from normexp.results.atomic import make_folder, storage_errors, write_atomically
 from normexp.results.store import CURVE, DEATH, LAYERS, LOG, MANIFEST, PACK, RUN, RUNS, SAFE, SWEEP, Store
@@ -25,12 +27,14 @@ FILTERS: list[dict[str, Any]] = [
     {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "lp": 0, "pb": 0}
 ]
 """Tuned to digits; any xz reads them."""
-TRACES: Mapping[str, tuple[Callable[[str], Any], Callable[[Any], str]]] = {
-    CURVE: (compact.curve_from_text, codec.curve_to_csv),
-    LAYERS: (compact.signal_from_text, codec.signal_to_csv),
-    DEATH: (compact.signal_from_text, codec.signal_to_csv),
+TRACES: Mapping[str, tuple[Callable[[str], str], Callable[[str], str]]] = {
+    CURVE: (compact.from_curve, compact.to_curve),
+    LAYERS: (compact.from_layers, compact.to_layers),
+    DEATH: (compact.from_layers, compact.to_layers),
 }
-"""Name to how it is read from a pack, and written into a folder."""
+"""Name to its short form, and back."""
+REUSED = "reused.txt"
+"""In place of traces: the sweep beside this one that has them, and the SHA-256 of their short forms."""
 MEMBER = re.compile(rf"{RUNS}/({SAFE.pattern})/([a-z]+\.[a-z]+)")
 
 Files = dict[str, bytes]
@@ -56,15 +60,41 @@ class Restored:
     kept: int
 
 
-def pack(store: Store) -> Packed:
-    """Write a sweep's pack, in place of any older one; equal runs give equal bytes. Raises UserError."""
+def pack(store: Store, among: Sequence[Store] = ()) -> Packed:
+    """Write a sweep's pack, in place of any older one; equal runs give equal bytes.
+
+    Traces that came from a sweep of `among`, which stays beside this one, are told by its name alone. Raises UserError.
+    """
+    beside = {other.folder.name: other for other in among}
+    records = {name: other.records() for name, other in beside.items()}
     runs = {run_id: _run_files(store, run_id) for run_id in store.records()}
-    files = {name: _read(store.folder / name) for name in (SWEEP, MANIFEST) if (store.folder / name).is_file()}
-    for name in (RUN, LOG, *TRACES):  # like beside like is smaller
-        files |= {f"{RUNS}/{run_id}/{name}": found[name] for run_id, found in runs.items() if name in found}
-    data = lzma.compress(_tar(files), filters=FILTERS)
+    for run_id, files in runs.items():
+        origin = _origin(records, store.folder.name, run_id)
+        if origin != store.folder.name and _raw(beside[origin], run_id) == _raw(store, run_id):
+            told = f"{origin} {_digest(files)}\n".encode()
+            runs[run_id] = {name: files[name] for name in files if name not in TRACES} | {REUSED: told}
+    top = {name: _read(store.folder / name) for name in (SWEEP, MANIFEST) if (store.folder / name).is_file()}
+    members = {
+        f"{RUNS}/{run_id}/{name}": files[name]
+        for name in (RUN, LOG, REUSED, *TRACES)  # like beside like is smaller
+        for run_id, files in runs.items()
+        if name in files
+    }
+    data = lzma.compress(_tar(top | members), filters=FILTERS)
     write_atomically(store.folder / PACK, data)
     return Packed(path=store.folder / PACK, runs=len(runs), size_bytes=len(data), warnings=tuple(store.warnings))
+
+
+def _origin(records: Mapping[str, Mapping[str, RunRecord]], name: str, run_id: str) -> str:
+    """The sweep that made a run, as far as `reused_from` leads."""
+    seen = {name}
+    while True:
+        record = records.get(name, {}).get(run_id)
+        source = record.reused_from if record is not None else None
+        if source is None or source in seen or run_id not in records.get(source, {}):
+            return name
+        seen.add(source)
+        name = source
 
 
 def unpack(path: Path) -> Restored:
@@ -86,14 +116,25 @@ def unpack(path: Path) -> Restored:
 
 
 def _run_files(store: Store, run_id: str) -> Files:
-    folder, traces = store.folder / RUNS / run_id, store.traces(run_id)
-    texts = {
-        CURVE: compact.curve_to_text(traces.curve),
-        LAYERS: compact.signal_to_text(traces.layers),
-        DEATH: compact.signal_to_text(traces.death_layers),
-    }
+    """A run's files as they are packed. Raises UserError."""
+    folder = store.folder / RUNS / run_id
     found = {name: _read(folder / name) for name in (RUN, LOG) if (folder / name).is_file()}
-    return found | {name: text.encode() for name, text in texts.items() if (folder / name).is_file()}
+    for name, content in _raw(store, run_id).items():
+        try:
+            found[name] = TRACES[name][0](content.decode("utf-8")).encode()
+        except ValueError as fault:
+            raise UserError(f"{folder / name}: {fault}") from fault
+    return found
+
+
+def _raw(store: Store, run_id: str) -> Files:
+    folder = store.folder / RUNS / run_id
+    return {name: _read(folder / name) for name in TRACES if (folder / name).is_file()}
+
+
+def _digest(files: Files) -> str:
+    """Of the short forms of a run's traces."""
+    return hashlib.sha256(b"".join(name.encode() + files[name] for name in TRACES if name in files)).hexdigest()
 
 
 def _write(folder: Path, files: Files) -> None:
@@ -105,28 +146,52 @@ def _write(folder: Path, files: Files) -> None:
 
 def _parts(path: Path) -> tuple[Files, dict[str, Files]]:
     """The files of the folder itself, and those of each run, as they are written. Raises UserError."""
-    top: Files = {}
-    runs: dict[str, Files] = {}
     try:
-        for name, content in _untar(lzma.decompress(_read(path))).items():
-            fits = MEMBER.fullmatch(name)
-            if name in (SWEEP, MANIFEST):
-                top[name] = content
-            elif fits and fits[2] in (RUN, LOG, *TRACES):
-                runs.setdefault(fits[1], {})[fits[2]] = _unpacked(fits[2], content)
-            else:
-                raise ValueError(f"{name[:80]!r} has no place in it")
+        top, runs = _sorted(_untar(lzma.decompress(_read(path))))
         _check(top, runs)
+        others: dict[str, Callable[[str], Files]] = {}
+        for run_id, files in runs.items():
+            if REUSED in files:
+                files |= _reused(path.parent.parent, run_id, files.pop(REUSED).decode("utf-8"), others)
+            for name in TRACES.keys() & files.keys():
+                files[name] = TRACES[name][1](files[name].decode("utf-8")).encode()
     except (lzma.LZMAError, tarfile.TarError, EOFError, ValueError) as fault:
         raise UserError(f"{path} is damaged, and nothing of it was restored: {fault}") from fault
     return top, runs
 
 
-def _unpacked(name: str, content: bytes) -> bytes:
-    if name not in TRACES:
-        return content
-    read, written = TRACES[name]
-    return written(read(content.decode("utf-8"))).encode()
+def _sorted(members: Files) -> tuple[Files, dict[str, Files]]:
+    """The files of the folder itself, and those of each run. Raises ValueError for any other."""
+    top: Files = {}
+    runs: dict[str, Files] = {}
+    for name, content in members.items():
+        fits = MEMBER.fullmatch(name)
+        if name in (SWEEP, MANIFEST):
+            top[name] = content
+        elif fits and fits[2] in (RUN, LOG, REUSED, *TRACES):
+            runs.setdefault(fits[1], {})[fits[2]] = content
+        else:
+            raise ValueError(f"{name[:80]!r} has no place in it")
+    return top, runs
+
+
+def _reused(out: Path, run_id: str, told: str, others: dict[str, Callable[[str], Files]]) -> Files:
+    """The short forms of traces that another sweep has, by its pack or else by its folder. Raises ValueError."""
+    name, _, digest = told.strip().partition(" ")
+    if not SAFE.fullmatch(name):
+        raise ValueError(f"{name[:80]!r} is the name of no sweep")
+    if name not in others:
+        if (out / name / PACK).is_file():
+            packed = _sorted(_untar(lzma.decompress(_read(out / name / PACK))))[1]
+            others[name] = lambda wanted: packed.get(wanted, {})
+        else:
+            others[name] = partial(_run_files, Store(out / name))
+    files = others[name](run_id)
+    if _digest(files) != digest:
+        raise ValueError(
+            f"the curve of {run_id} is that of {out / name}, which has not got it: put its pack there, too"
+        )
+    return {trace: files[trace] for trace in TRACES if trace in files}
 
 
 def _check(top: Mapping[str, bytes], runs: Mapping[str, Files]) -> None:

@@ -24,6 +24,7 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#00
 DASHES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v")
 GREY = "#666666"
+PNG_COLORS = 128
 STYLE: Any = {
     "svg.hashsalt": "normexp",
     "font.size": 9.0,
@@ -57,7 +58,18 @@ def render(figure: Figure) -> dict[str, bytes]:
             buffer = io.BytesIO()
             figure.savefig(buffer, format=suffix, metadata=metadata, dpi=150)
             files[suffix] = buffer.getvalue()
-    return files
+    return files | {"png": _with_few_colors(files["png"])}
+
+
+def _with_few_colors(png: bytes) -> bytes:
+    """The picture by a palette: lines and words lose nothing that is seen, and it takes a quarter of the room."""
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    picture = Image.open(io.BytesIO(png)).convert("RGB")
+    few = picture.quantize(PNG_COLORS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    few.save(buffer, format="png", optimize=True)
+    return buffer.getvalue()
 
 
 def line_styles(labels: Iterable[str]) -> dict[str, dict[str, Any]]:
