@@ -53,7 +53,8 @@ claims:
     text: LayerNorm has 2d parameters
     stated: 2d
     kind: compute
-    check: norm_parameters
+    check: norms.parameters
+    with: {figures: [64, 128, 64]}
   - id: mine.quote
     section: "3"
     text: A paper says so

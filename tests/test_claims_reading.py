@@ -74,7 +74,7 @@ def test_a_claim_as_it_is_written(folder: Path) -> None:
             "mine.yaml:11: claims[1].runs.sweeps: 'pair' is none of the sweeps; did you",
         ),
         ("kind: sweep", "kind: sweeps", "mine.yaml:7: claims[1].kind: 'sweeps' is not there; did you mean sweep?"),
-        ("kind: sweep", "kind: compute", "mine.yaml:9: claims[1].with: a compute claim has no with: drop it"),
+        ("kind: sweep", "kind: cited", "mine.yaml:9: claims[1].with: a cited claim has no with: drop it"),
         ("expected: only when", "expected: maybe", "mine.yaml:13: claims[1].expected: 'maybe' is not there; known are"),
         ("seeds: 2", "seeds: 0", "mine.yaml:10: claims[1].seeds: 0 is out of range: a whole number at least 1"),
         ("text: LayerNorm and none end alike", "txt: a", "mine.yaml:5: claims[1].txt: unknown key; did you mean text?"),
@@ -132,9 +132,10 @@ class TestShipped:
     def test_every_selection_fits_points_of_its_sweeps_full_and_quick(self, name: str, tmp_path: Path) -> None:
         """Mismatch is told before Thin only where the cells come first, so every verdict is asked for."""
         file, claims, _ = choose([name])
+        claims = [claim for claim in claims if claim.kind is Kind.SWEEP]
         for scale in (1.0, 0.03):
             verdicts = trial.judged(file, claims, tmp_path, scale=scale)
-            told = {verdict.claim.id: verdict.word for verdict in verdicts if verdict.claim.kind is Kind.SWEEP}
+            told = {verdict.claim.id: verdict.word for verdict in verdicts}
             assert set(told.values()) == {Word.NOT_ENOUGH}
 
     def test_every_sweep_of_three_settings_has_the_seeds_that_its_claims_need(self, name: str) -> None:

@@ -41,7 +41,8 @@ class Finding:
     """What one setting, or one seed of a calculation, says about a claim.
 
     `holds` is None where there are too few runs. `measured` is short, for a table; `sentence` says it in full.
-    `word` is given by a calculation alone, where it shows that a text contradicts itself or misquotes.
+    `word` is given by a calculation alone, where it shows that a text contradicts itself or misquotes, or that a claim
+    holds only when in the circumstances that `setting` then names.
     """
 
     holds: bool | None

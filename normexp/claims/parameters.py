@@ -50,6 +50,13 @@ class Values:
     def value(self, node: yaml.Node, where: str, key: Key) -> Any:
         return read_value(self.source, node, where, key)
 
+    def figures(self, node: yaml.Node, where: str) -> tuple[str, ...]:
+        """Numbers as they are written: their digits count."""
+        nodes = [node] if isinstance(node, yaml.ScalarNode) else self.source.sequence(node, where)
+        if not nodes:
+            self.source.fault(node, where, "is empty: write the figures of the text")
+        return tuple(str(item.value) for item in nodes if self.value(item, where, NUMBER) is not None)
+
     def words(self, node: yaml.Node, where: str, known: Iterable[str]) -> tuple[str, ...] | None:
         nodes = [node] if isinstance(node, yaml.ScalarNode) else self.source.sequence(node, where)
         words = [self.source.text(item, where) for item in nodes]

@@ -15,12 +15,13 @@ from normexp.claims.parameters import COUNT, READERS, SWITCH, Values
 from normexp.config.sweepfile import text_of
 from normexp.config.yamlfile import Entry, Notes, Source, is_null, nearest
 from normexp.errors import UserError
+from normexp.views.labels import plural
 
 TOP = ("name", "title", "sweeps", "settings", "claims")
 ALWAYS = ("id", "section", "text", "stated", "kind")
 BY_KIND: Mapping[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
     Kind.SWEEP: (("check", "runs"), ("with", "settings", "seeds", "elsewhere", "expected", "note")),
-    Kind.COMPUTE: (("check",), ("seeds", "expected", "note")),
+    Kind.COMPUTE: (("check",), ("with", "seeds", "expected", "note")),
     Kind.CITED: (("source", "says", "agrees"), ("own", "expected", "note")),
 }
 """Keys that a claim of each kind needs, and those that it may have, beside those of every claim."""
@@ -118,12 +119,31 @@ class _Reader:
         seeds = self.values.value(entries["seeds"].node, f"{where}.seeds", COUNT) if "seeds" in entries else None
         rest: dict[str, Any] = {"seeds": seeds or (3 if kind is Kind.SWEEP else 1)}
         if kind is Kind.COMPUTE:
-            return rest | {"check": self._choice(entries, where, "check", COMPUTED) or ""}
+            return rest | self._calculation(entries, where)
         check = self._choice(entries, where, "check", CHECKS)
         if check is not None:
             rest |= {"check": check, "parameters": self._parameters(check, entries, where)}
         rest["settings"] = self._settings(entries, where) if "settings" in entries else self.settings
         return rest | self._runs(entries["runs"].node, f"{where}.runs") | self._elsewhere(entries, where)
+
+    def _calculation(self, entries: Mapping[str, Entry], where: str) -> dict[str, Any]:
+        check, path = self._choice(entries, where, "check", COMPUTED), f"{where}.with"
+        if check is None:
+            return {}
+        row = COMPUTED[check]
+        if "with" not in entries:
+            if row.takes_figures:
+                self.source.fault(entries["check"].node, path, f"{check} needs figures, those of the text")
+            return {"check": check}
+        if not row.takes_figures:
+            self.source.fault(entries["with"].key_node, path, f"{check} compares with no figures: drop it")
+            return {"check": check}
+        given = self._entries(entries["with"].node, path, ("figures",), needed=("figures",))
+        figures = self.values.figures(given["figures"].node, f"{path}.figures") if "figures" in given else ()
+        if figures and row.figures not in (None, len(figures)):
+            told = f"{check} compares with {plural(row.figures or 0, 'figure')}, not {len(figures)}"
+            self.source.fault(given["figures"].node, f"{path}.figures", told)
+        return {"check": check, "parameters": {"figures": figures}}
 
     def _settings(self, entries: Mapping[str, Entry], where: str) -> tuple[str, ...]:
         words = [

@@ -10,7 +10,7 @@ from typing import Any
 
 from normexp.claims.checks import CHECKS, Takes
 from normexp.claims.claim import Claim, ClaimFile, Finding, Kind, Selection
-from normexp.claims.computed import COMPUTED
+from normexp.claims.computed import calculate
 from normexp.claims.evidence import QUICK_OVERRIDES, Evidence, plans
 from normexp.claims.findings import Mismatch, Thin
 from normexp.claims.reading import SETTING
@@ -94,7 +94,7 @@ def _findings(claim: Claim, found: Mapping[str, Plan], evidence: Evidence, scale
     if claim.kind is Kind.CITED:
         return []
     if claim.kind is Kind.COMPUTE:
-        return [COMPUTED[claim.check](seed) for seed in range(claim.seeds)]
+        return _calculated(claim)
     check = CHECKS[claim.check]
     parameters = {name: _scaled_parameter(check.takes[name], value, scale) for name, value in claim.parameters.items()}
     measures = {str(value) for name, value in parameters.items() if check.takes[name] is Takes.MEASURE}
@@ -113,6 +113,16 @@ def _findings(claim: Claim, found: Mapping[str, Plan], evidence: Evidence, scale
             finding = Finding(holds=None, measured="not enough runs", sentence=str(lack))
         findings.append(_named(finding, name))
     return findings
+
+
+def _calculated(claim: Claim) -> list[Finding]:
+    figures = claim.parameters.get("figures", ())
+    try:
+        return [calculate(claim.check, seed, figures) for seed in range(claim.seeds)]
+    except (ArithmeticError, IndexError, RuntimeError, ValueError) as error:
+        if not figures:
+            raise
+        raise Mismatch(f"{claim.check} cannot be made with figures {', '.join(figures)}: {error}") from error
 
 
 def _named(finding: Finding, setting: str) -> Finding:

@@ -8,8 +8,9 @@ A sweep claim is looked at in each of its settings, and under the circumstances 
 - `only when`: it holds in some settings, or in none of them but in some circumstance of `elsewhere`; they are named;
 - `not reproduced`: it holds nowhere.
 
-A calculation is made once a seed: `reproduced` where it holds with every seed, else `not reproduced`; or the word that
-every seed's finding gives (`misquoted`, `self-contradicting`).
+A calculation is made once a seed, and each finding has a word: its own (`misquoted`, `self-contradicting`, and `only
+when` with the circumstances as its setting), or else whether it holds. All of one word give it; `only when` in the same
+circumstances stays so where other seeds have `reproduced`; anything else is `not reproduced`.
 
 A cited claim is `reproduced` where its source agrees; else `self-contradicting` where the source is the text itself,
 and `misquoted` where it is another.
@@ -76,12 +77,13 @@ def _of_runs(claim: Claim, findings: Sequence[Finding]) -> tuple[Word, tuple[str
 
 
 def _of_calculations(claim: Claim, findings: Sequence[Finding]) -> tuple[Word, tuple[str, ...]]:
-    words = {finding.word for finding in findings}
-    if len(words) == 1 and (word := words.pop()) is not None:
-        return word, ()
     if len(findings) < claim.seeds or any(finding.holds is None for finding in findings):
         return Word.NOT_ENOUGH, ()
-    return Word.REPRODUCED if all(finding.holds for finding in findings) else Word.NOT_REPRODUCED, ()
+    words = {finding.word or (Word.REPRODUCED if finding.holds else Word.NOT_REPRODUCED) for finding in findings}
+    when = tuple(dict.fromkeys(finding.setting for finding in findings if finding.word is Word.ONLY_WHEN))
+    if len(when) == 1 and words <= {Word.ONLY_WHEN, Word.REPRODUCED}:
+        return Word.ONLY_WHEN, when
+    return words.pop() if len(words) == 1 and not when else Word.NOT_REPRODUCED, ()
 
 
 def _of_sources(claim: Claim, findings: Sequence[Finding]) -> tuple[Word, tuple[str, ...]]:

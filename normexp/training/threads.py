@@ -17,3 +17,10 @@ def thread_count(threads: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """torch with one thread, and its random state given back at the end."""
+    with thread_count(1), torch.random.fork_rng(devices=[]):
+        yield

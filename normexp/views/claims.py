@@ -76,13 +76,13 @@ def listing(verdicts: Sequence[Verdict], title: str) -> RenderableType:
 def detail(verdict: Verdict, commands: Sequence[str]) -> RenderableType:
     """One claim: what it says, the verdict, what each setting shows, its runs, and the commands that repeat it."""
     claim = verdict.claim
-    lines = [f"{claim.text}.", f"Stated: {claim.stated} (section {claim.section}; {claim.place})."]
+    lines = [f"{claim.text}.", f"Stated: {claim.stated} (in {claim.section}; {claim.place})."]
     parts: list[RenderableType] = [Encodable(claim.id, "bold"), *map(Encodable, lines)]
     parts.append(Encodable(f"Verdict: {verdict.text}.", STYLES[verdict.word]))
     if claim.citation is not None:
         parts.append(Encodable(f"{claim.citation.source}: {claim.citation.says}."))
     for finding in verdict.findings:
-        parts.append(Encodable(f"{finding.setting or 'Found'}: {_held(finding)}. {finding.sentence}."))
+        parts.append(Encodable(f"{finding.setting or 'Found'}: {_held(finding, claim.kind)}. {finding.sentence}."))
     if claim.note:
         parts.append(Encodable(f"Note: {claim.note}."))
     if verdict.differs:
@@ -102,27 +102,35 @@ def vocabulary() -> RenderableType:
     )
     takes = tuple(dict.fromkeys((part, str(kind)) for row in CHECKS.values() for part, kind in row.takes.items()))
     measures = tuple((name, measure.help) for name, measure in MEASURES.items())
-    computed = tuple((name, (function.__doc__ or "").splitlines()[0]) for name, function in COMPUTED.items())
+    computed = tuple((name, _figures(row.figures), row.help) for name, row in COMPUTED.items())
     tables = (
         TextTable(title="Checks of stored runs", header=("check", "with", "it holds where"), rows=checks),
         TextTable(title="Their parameters", header=("parameter", "takes"), rows=takes),
         TextTable(title=f"Measures, beside {listed(OF_ROW)}", header=("measure", "it is"), rows=measures),
-        TextTable(title="Calculations", header=("check", "it holds where"), rows=computed),
+        TextTable(title="Calculations", header=("check", "figures", "it holds where"), rows=computed),
     )
     return Group(*map(Uncut, tables))
 
 
-def _held(finding: Finding) -> str:
+def _figures(count: int | None) -> str:
+    return "some" if count is None else str(count or "")
+
+
+def _held(finding: Finding, kind: Kind) -> str:
     if finding.holds is None:
         return "not enough runs"
-    return f"it {'holds' if finding.holds else 'does not hold'}, {plural(finding.seeds, 'seed')} a cell"
+    told = f"it {'holds' if finding.holds else 'does not hold'}"
+    return told if kind is Kind.COMPUTE else f"{told}, {plural(finding.seeds, 'seed')} a cell"
 
 
 def measured(verdict: Verdict) -> str:
-    """What was found, setting by setting, in short; what the source says of a cited claim."""
+    """What was found, in a few words: by setting, of the first seed of a calculation, or what the source says."""
     citation = verdict.claim.citation
     if citation is not None:
         return f"{citation.source}: {citation.says}"
+    if verdict.claim.kind is Kind.COMPUTE and verdict.findings:
+        more = len(verdict.findings) - 1
+        return verdict.findings[0].measured + (f" (first of {more + 1} seeds)" if more else "")
     by_text: dict[str, list[str]] = {}
     for finding in _told(verdict):
         by_text.setdefault(finding.measured, []).append(finding.setting)

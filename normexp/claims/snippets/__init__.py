@@ -1,1 +1,5 @@
-"""Calculations that a text makes or implies, made again: one module a subject, torch imported when one runs."""
+"""Calculations that a text makes or implies, made again: one module a subject, each function from a seed to a Finding.
+
+They stand on the torch side. `normexp.claims.computed` has their table, and finds them by name, so that reading claims
+loads no torch.
+"""

@@ -1,0 +1,73 @@
+"""Norms on queries and keys (section 5.1)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from normexp.claims.claim import Finding
+from normexp.claims.snippets.figures import Figures, contradiction, plain
+from normexp.nn.branches import Attention
+from normexp.nn.network import build
+from normexp.nn.qk import QK_NORMS
+from normexp.run import RunConfig
+from normexp.training.trainer import parameter_count
+
+
+def parameters(seed: int, figures: Figures, qk_norm: str = "rms") -> Finding:
+    """Over so many features (first figure) in so many heads (second), the norms of its code add the third figure."""
+    width, heads, stated = map(int, figures)
+    found = {
+        name: sum(map(parameter_count, QK_NORMS[name].make(RunConfig(width=width, heads=heads))))
+        for name in (qk_norm, "full")
+    }
+    measured = f"{found[qk_norm]} a layer at d = {width} in {heads} heads"
+    sentence = f"{measured}, twice the features of a head; over all heads together it would be {found['full']}"
+    return contradiction(found[qk_norm] == stated, measured, sentence)
+
+
+def unit_variance(seed: int, std: float = 1.0) -> Finding:
+    """Where queries and keys have variance 1, so have the logits over sqrt(d_k), to a twentieth."""
+    torch.manual_seed(seed)
+    q_bk, k_bk = torch.randn(2000, 16), torch.randn(2000, 16)
+    found = float((std * q_bk @ (std * k_bk).T / 4).std())
+    told = f"standard deviation of the logits {found:.3f}"
+    return plain(abs(found - 1) < 0.05, f"std {found:.3f}", f"{told}, seed {seed}")
+
+
+def bounded(seed: int, qk_norm: str = "rms") -> Finding:
+    """With the norm, no logit is above sqrt(d_k), however large the weights of queries and keys."""
+    found = {name: _largest(seed, name) for name in (qk_norm, "none")}
+    measured = f"{found[qk_norm]:.3f}, without {found['none']:.3g}"
+    sentence = f"largest logit with the weights of queries and keys times 100: {measured}, sqrt(d_k) being 4"
+    return plain(found[qk_norm] <= 4 * (1 + 1e-5), measured, f"{sentence}, seed {seed}")
+
+
+@torch.no_grad()
+def _largest(seed: int, qk_norm: str) -> float:
+    config = RunConfig(depth=1, qk_norm=qk_norm, seed=seed)
+    attention = build(config).get_submodule("blocks.1.mixer.f")
+    assert isinstance(attention, Attention)
+    attention.qkv.weight.mul_(100)
+    torch.manual_seed(seed)
+    q_bhtk, k_bhtk, _ = attention.queries_keys_values(torch.randn(8, config.seq_len, config.width))
+    logits_bhtt = q_bhtk @ k_bhtk.transpose(-1, -2) / math.sqrt(config.width // config.heads)
+    return float(logits_bhtt.abs().max())
+
+
+def saturates(seed: int, factor: float = 10.0) -> Finding:
+    """Ten times larger queries and keys make attention nearly one-hot, and its gradient less than half."""
+    torch.manual_seed(seed)
+    q_btk, k_btk, v_btk, upstream = (torch.randn(64, 16, 16) for _ in range(4))
+    entropies, gradients = {}, {}
+    for times in (1.0, factor):
+        logits_btt = (times * q_btk @ (times * k_btk).transpose(-1, -2) / 4).requires_grad_()
+        weights_btt = torch.softmax(logits_btt, dim=-1)
+        entropies[times] = float(torch.special.entr(weights_btt.detach()).sum(dim=-1).mean())
+        (grad,) = torch.autograd.grad((weights_btt @ v_btk * upstream).sum(), logits_btt)
+        gradients[times] = float(grad.norm())
+    softer, sharper = (f"{entropies[at]:.3f} nats, gradient {gradients[at]:.1f}" for at in (1.0, factor))
+    measured = f"entropy {softer} to {sharper}"
+    holds = entropies[factor] < 0.1 and gradients[factor] < 0.5 * gradients[1.0]
+    return plain(holds, measured, f"with queries and keys ten times larger: {measured}, seed {seed}")

@@ -1,0 +1,60 @@
+"""Norms whose every operation rounds to 16 bits (sections 3.3 and 7.1)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from normexp.claims.claim import Finding
+from normexp.claims.snippets.figures import circumstances, plain
+from normexp.nn.norms import make_norm
+from normexp.run import RunConfig
+
+WIDTH = 512
+SIZES = [float(2**power) for power in range(16)]
+
+
+def _in_half(name: str) -> nn.Module:
+    return (make_norm(name, WIDTH, RunConfig(dtype="float16", norm_dtype="same")) or nn.Identity()).half()
+
+
+def _widest(norm: nn.Module, inputs: dict[float, Tensor]) -> float:
+    """The largest size of input up to which the output in float16 is within a tenth of that in float32."""
+    right = 0.0
+    for size, x_d in inputs.items():
+        wanted, found = norm.float()(x_d.float()), norm.half()(x_d).float()
+        if not torch.allclose(found, wanted, rtol=0.1, atol=0.05):
+            break
+        right = size
+    return right
+
+
+@torch.no_grad()
+def rms_range_is_wider(seed: int, name: str = "rms", other: str = "ln") -> Finding:
+    """In float16, RMSNorm's outputs reach 1 % further than LayerNorm's, or its inputs may be larger."""
+    signs = torch.where(torch.arange(WIDTH) % 2 == 0, 1.0, -1.0)
+    plus_minus = {size: (signs * size).half() for size in SIZES}
+    with_offset = {size: (signs + size).half() for size in SIZES[:11]}
+    spike = nn.functional.one_hot(torch.tensor(0), WIDTH).half() * 100
+    one, two = (
+        (float(norm(spike).abs().max()), _widest(norm, plus_minus), _widest(norm, with_offset))
+        for norm in map(_in_half, (name, other))
+    )
+    holds = one[0] > 1.01 * two[0] or one[1] > two[1] or one[2] > two[2]
+    measured = (
+        f"largest output {one[0]:.2f} against {two[0]:.2f}, largest input {one[1]:g} against {two[1]:g}, "
+        f"largest mean of an input {one[2]:g} against {two[2]:g}"
+    )
+    return plain(holds, measured, f"RMSNorm against LayerNorm in float16 at d = {WIDTH}: {measured}")
+
+
+def variance_underflows(seed: int, std: float = 1e-4) -> Finding:
+    """Of features of standard deviation 1e-4, the variance is 0 in 16 bits."""
+    torch.manual_seed(seed)
+    x_d = torch.randn(WIDTH) * std
+    own = {}
+    for dtype in (torch.float16, torch.bfloat16):
+        x = x_d.to(dtype)
+        variance = float((x - x.mean()).square().mean())
+        own[str(dtype).removeprefix("torch.")] = (variance == 0, f"{variance:.2g}")
+    return circumstances(own, {}, f"variance of features of std {std:g}, {std**2:g} or so")

@@ -1,0 +1,102 @@
+"""The modules that the article prints, with this program's norms in them; and its network in three settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from torch import Tensor, nn
+
+from normexp.claims.claim import Finding
+from normexp.claims.snippets.figures import Seen, circumstances
+from normexp.keys import Value
+from normexp.nn.norms import make_norm
+from normexp.run import RunConfig
+
+SETTINGS: Mapping[str, Mapping[str, Value]] = MappingProxyType(
+    {
+        "as written": {"mixer": "linear", "init": "torch", "order": 1},
+        "as described": {"mixer": "mean", "init": "torch"},
+        "as a Transformer": {"mixer": "attention", "init": "xavier"},
+    }
+)
+
+
+def norm(name: str, width: int) -> nn.Module:
+    """This program's norm, or none; eps 1e-5."""
+    return make_norm(name, width, RunConfig()) or nn.Identity()
+
+
+Make = Callable[..., RunConfig]
+"""A config of one setting, from more keys."""
+
+
+def in_settings(look: Callable[[Make], Seen], sentence: str) -> Finding:
+    """What is seen in each of the settings."""
+    return circumstances({name: look(setting(name)) for name in SETTINGS}, {}, sentence)
+
+
+def setting(name: str) -> Make:
+    """Its configs."""
+    base: Mapping[str, Any] = SETTINGS[name]
+    return lambda **keys: RunConfig(**{**base, **keys})
+
+
+class PostLNBlock(nn.Module):
+    """Section 2.1: (b, t, d) to (b, t, d)."""
+
+    def __init__(self, d: int, hidden: int) -> None:
+        super().__init__()
+        self.sub = nn.Sequential(nn.Linear(d, hidden), nn.GELU(), nn.Linear(hidden, d))
+        self.ln = norm("ln", d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.ln(x + self.sub(x))  # type: ignore[no-any-return]
+
+
+class PreLNBlock(nn.Module):
+    """Section 2.1: (b, t, d) to (b, t, d)."""
+
+    def __init__(self, d: int, hidden: int) -> None:
+        super().__init__()
+        self.ln = norm("ln", d)
+        self.sub = nn.Sequential(nn.Linear(d, hidden), nn.GELU(), nn.Linear(hidden, d))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.sub(self.ln(x))  # type: ignore[no-any-return]
+
+
+class ToyBlock(nn.Module):
+    """Section 6.1: (b, t, d) to (b, t, d)."""
+
+    def __init__(self, d: int, hidden: int, name: str, pos: str) -> None:
+        super().__init__()
+        self.pos = pos
+        self.n1, self.n2 = norm(name, d), norm(name, d)
+        self.mix = nn.Linear(d, d)
+        self.ffn = nn.Sequential(nn.Linear(d, hidden), nn.GELU(), nn.Linear(hidden, d))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.pos == "pre":
+            x = x + self.mix(self.n1(x))
+            return x + self.ffn(self.n2(x))  # type: ignore[no-any-return]
+        x = self.n1(x + self.mix(x))
+        return self.n2(x + self.ffn(x))  # type: ignore[no-any-return]
+
+
+class ToyDeepNet(nn.Module):
+    """Section 6.1: tokens (b, t) to logits (b, t, v)."""
+
+    def __init__(self, name: str, pos: str, d: int = 64, hidden: int = 128, layers: int = 20, vocab: int = 64) -> None:
+        super().__init__()
+        self.emb = nn.Embedding(vocab, d)
+        self.blocks = nn.ModuleList([ToyBlock(d, hidden, name, pos) for _ in range(layers)])
+        self.final = norm("ln", d) if pos == "pre" else nn.Identity()
+        self.head = nn.Linear(d, vocab, bias=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.emb(tokens)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.final(x))  # type: ignore[no-any-return]

@@ -1,0 +1,122 @@
+"""What the code of section 6.1 builds, and the check of section 7.2, by running them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from normexp.claims.claim import Finding
+from normexp.claims.snippets.figures import Figures, Seen, beside, circumstances, contradiction, plain
+from normexp.claims.snippets.printed import PreLNBlock, ToyDeepNet, norm, setting
+from normexp.nn.network import build
+from normexp.norms import NORMS
+
+PRINTED = "in the code of 6.1"
+
+
+def _tokens(seed: int) -> Tensor:
+    return torch.randint(0, 64, (8, 16), generator=torch.Generator().manual_seed(seed))
+
+
+def _toy(seed: int, name: str, pos: str) -> ToyDeepNet:
+    torch.manual_seed(seed)
+    return ToyDeepNet(name, pos)
+
+
+@torch.no_grad()
+def _moved(network: nn.Module, seed: int) -> Seen:
+    """Whether the last position's logits see the tokens before it."""
+    tokens_bt = _tokens(seed)
+    others_bt = torch.cat([(tokens_bt[:, :-1] + 1) % 64, tokens_bt[:, -1:]], dim=1)
+    moved = float((network(others_bt)[:, -1] - network(tokens_bt)[:, -1]).abs().max())
+    return moved > 0, f"{moved:.2g}"
+
+
+def sees_context(seed: int, names: Sequence[str] = ("as described", "as a Transformer")) -> Finding:
+    """The last position's logits change where all tokens before it change."""
+    own = {PRINTED: _moved(_toy(seed, "ln", "pre"), seed)}
+    others = {name: _moved(build(setting(name)(depth=20, seed=seed)), seed) for name in names}
+    return circumstances(own, others, "change of the last position's logits when all tokens before it change")
+
+
+def norm_free(seed: int, name: str = "none", pos: str = "pre") -> Finding:
+    """The network without a norm has no norm in it."""
+    kinds = tuple(type(norm(known, 8)) for known in NORMS)
+    count = sum(isinstance(module, kinds) for module in _toy(seed, name, pos).modules())
+    measured = f"{count} norm" + "s" * (count != 1)
+    return contradiction(count == 0, measured, f"norm={name}, pos={pos} of its code has {measured}, at its head")
+
+
+@torch.no_grad()
+def position_means_nothing(seed: int, name: str = "none", other: str = "post") -> Finding:
+    """Without a norm, 20 layers of position pre compute what those of position post do."""
+    tokens_bt = _tokens(seed)
+    logits = {pos: _toy(seed, name, pos)(tokens_bt).flatten(0, 1) for pos in ("pre", other)}
+    losses = {pos: float(functional.cross_entropy(values, tokens_bt.flatten())) for pos, values in logits.items()}
+    same = torch.equal(logits["pre"], logits[other])
+    measured = "the same" if same else f"loss {losses['pre']:.2f} with pre, {losses[other]:.2f} with post"
+    return contradiction(same, measured, f"at initialization, on random targets, {measured}, seed {seed}")
+
+
+def same_start(seed: int, other_seed: int = 0) -> Finding:
+    """All norms and both positions start from the same matrices."""
+    first = _matrices(_toy(seed, "none", "pre"))
+    others = [_matrices(_toy(seed + other_seed, name, pos)) for name in ("ln", "rms") for pos in ("pre", "post")]
+    holds = all(all(map(torch.equal, first, other)) for other in others)
+    measured = "the same matrices" if holds else "other matrices"
+    return plain(holds, measured, f"{measured} in all configurations with seed {seed}")
+
+
+def _matrices(network: nn.Module) -> list[Tensor]:
+    return [parameter for parameter in network.parameters() if parameter.dim() == 2]
+
+
+def gelu_saturates(seed: int, figures: Figures, activation: Callable[[Tensor], Tensor] = functional.gelu) -> Finding:
+    """At inputs of that size, of either sign, GELU's derivative is below 0.01."""
+    x = torch.tensor([float(figures[0]), -float(figures[0])], requires_grad=True)
+    (slopes,) = torch.autograd.grad(activation(x).sum(), x)
+    measured = f"{slopes[0]:.2g} at {x[0]:g}, {slopes[1]:.2g} at {x[1]:g}"
+    return plain(bool(slopes.abs().max() < 0.01), measured, f"GELU's derivative is {measured}")
+
+
+class PreLNNet(nn.Module):
+    """Section 7.2, with RMSNorm at its end; `forgetful` has the norm and does not call it."""
+
+    def __init__(self, d: int, layers: int, vocab: int, forgetful: bool = False) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([PreLNBlock(d, d * 4) for _ in range(layers)])
+        self.norm = norm("rms", d)
+        self.head = nn.Linear(d, vocab, bias=False)
+        self.forgetful = forgetful
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x if self.forgetful else self.norm(x))  # type: ignore[no-any-return]
+
+
+def final_norm_printed(seed: int, figures: Figures) -> Finding:
+    """What the check prints as the norm of the head's input."""
+    printed, real = _checked(seed, forgetful=False)
+    return beside([printed], figures, f"what its check prints, {real:.2f} entering the head")
+
+
+@torch.no_grad()
+def _checked(seed: int, forgetful: bool) -> tuple[float, float]:
+    """What the check prints as the norm of the head's input, and that norm."""
+    torch.manual_seed(seed)
+    network, seen = PreLNNet(128, 8, 1000, forgetful), list[Tensor]()
+    network.head.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    network(torch.randn(2, 10, 128))
+    printed = network.norm(torch.randn(2, 10, 128)).norm(dim=-1).mean().item()
+    return printed, seen[0].norm(dim=-1).mean().item()
+
+
+def check_finds_the_fault(seed: int, forgetful: bool = True) -> Finding:
+    """Of a network that does not call its final norm, the check prints the norm that enters the head, to 1 %."""
+    printed, real = _checked(seed, forgetful)
+    measured = f"it prints {printed:.2f}, {real:.2f} enter the head"
+    return plain(abs(printed / real - 1) < 0.01, measured, f"of a network that forgets its final norm {measured}")

@@ -1,0 +1,159 @@
+"""The residual stream at initialization: its growth, and what can be read of it (sections 2.1, 4.3 and 4.4)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from normexp.claims.claim import Finding
+from normexp.claims.snippets.figures import Figures, Seen, beside, circumstances, plain, same
+from normexp.claims.snippets.printed import SETTINGS, Make, PreLNBlock, in_settings, norm, setting
+from normexp.run import RunConfig
+from normexp.training.signal import activations, forward_signal
+from normexp.training.trainer import Trainer
+
+SEED, WIDTH, LAYERS = 11, 128, 12
+PROBED = 256
+"""Sequences, half of them to fit the probe, half to test it."""
+
+
+def printed_streams(seed: int) -> list[Tensor]:
+    """Its procedure: the stream (b, t, d) before the first of 12 blocks and after each."""
+    torch.manual_seed(SEED + seed)
+    blocks = [PreLNBlock(WIDTH, WIDTH * 4) for _ in range(LAYERS)]
+    streams = [torch.randn(2, 16, WIDTH)]
+    with torch.no_grad():
+        for block in blocks:
+            streams.append(block(streams[-1]))
+    return streams
+
+
+def _norms(streams: list[Tensor]) -> list[float]:
+    return [x_btd.norm(dim=-1).mean().item() for x_btd in streams]
+
+
+def printed(seed: int, figures: Figures) -> Finding:
+    """The norms that its code prints, and that after the final norm."""
+    streams = printed_streams(seed)
+    final = norm("ln", WIDTH)(streams[-1]).detach()
+    return beside(_norms([*streams, final]), figures, f"norms by layer, then after the final norm, seed {SEED + seed}")
+
+
+def growth(seed: int, figures: Figures) -> Finding:
+    """First and last norm, their ratio, and the mean growth a layer in percent."""
+    norms = _norms(printed_streams(seed))
+    ratio = norms[-1] / norms[0]
+    found = [norms[0], norms[-1], ratio, 100 * (ratio ** (1 / LAYERS) - 1)]
+    return beside(found, figures, f"first, last, ratio, percent a layer, seed {SEED + seed}")
+
+
+def writes_shrink(seed: int) -> Finding:
+    """What the last quarter of the blocks writes, over the stream, is less than that of the first quarter."""
+    streams = printed_streams(seed)
+    shares = [float((after - before).norm() / before.norm()) for before, after in itertools.pairwise(streams)]
+    early, late = sum(shares[:3]) / 3, sum(shares[-3:]) / 3
+    measured = f"{early:.3f} in the first three layers, {late:.3f} in the last three"
+    return plain(late < early, measured, f"writes over the stream: {measured}, seed {SEED + seed}")
+
+
+def starts_near_zero(seed: int) -> Finding:
+    """At initialization a block writes less than a twentieth of the stream."""
+    streams = printed_streams(seed)
+    share = float((streams[1] - streams[0]).norm() / streams[0].norm())
+    weight = float(next(PreLNBlock(WIDTH, WIDTH * 4).sub.parameters()).detach().std())
+    measured = f"the first block writes {share:.2f} of the stream"
+    sentence = f"{measured}, with weights of std {weight:.3f}, 1/sqrt(3 d) being {1 / math.sqrt(3 * WIDTH):.3f}"
+    return plain(share < 0.05, measured, sentence)
+
+
+def by_layer(config: RunConfig) -> list[float]:
+    """RMS of the stream at initialization, before the first layer and after each."""
+    trainer = Trainer(config, plain=True)
+    with torch.no_grad(), forward_signal(trainer.network) as signal:
+        trainer.loss(trainer.signal_batch)
+    return [signal["rms"][layer, "stream"] for layer in range(config.depth + 1)]
+
+
+def post_pins(seed: int, position: str = "post") -> Finding:
+    """After every layer of Post-LN the stream's norm is within 0.1 % of sqrt(d)."""
+
+    def look(make: Make) -> Seen:
+        sizes = by_layer(make(depth=LAYERS, seed=seed, position=position))[1:]
+        worst = max(sizes, key=lambda size: abs(size - 1))
+        return abs(worst - 1) < 1e-3, f"{8 * worst:.4f}"
+
+    return in_settings(look, f"the norm farthest from 8 in 12 layers, seed {seed}")
+
+
+def pre_grows(seed: int, position: str = "pre") -> Finding:
+    """In Pre-LN the stream is larger after each layer than before it."""
+
+    def look(make: Make) -> Seen:
+        sizes = by_layer(make(depth=LAYERS, seed=seed, position=position))
+        rising = all(before < after for before, after in itertools.pairwise(sizes))
+        return rising, f"{sizes[0]:.2f} to {sizes[-1]:.2f}"
+
+    return in_settings(look, f"RMS of the stream before and after 12 layers, seed {seed}")
+
+
+def growth_at_start(seed: int, figures: Figures) -> Finding:
+    """The ratio of the stream after 12 layers of Pre-LN to that before, in its own blocks and in the settings."""
+    norms = _norms(printed_streams(seed))
+    ratios = {"in the blocks of 4.4": norms[-1] / norms[0]}
+    for name in SETTINGS:
+        sizes = by_layer(setting(name)(depth=LAYERS, seed=seed, position="pre"))
+        ratios[name] = sizes[-1] / sizes[0]
+    own: Mapping[str, Seen] = {name: (same(ratio, figures[0]), f"{ratio:.2f}") for name, ratio in ratios.items()}
+    return circumstances(own, {}, "the stream after 12 layers over that before")
+
+
+def readable(config: RunConfig) -> list[float]:
+    """How often the token at a position is read right from the stream there by a linear probe, layer by layer from 0.
+
+    The probe is a least-squares fit on half of the sequences, and reads the other half.
+    """
+    trainer = Trainer(config, plain=True)
+    tokens_bt = torch.from_numpy(trainer.validation.inputs_nt[:PROBED])
+    streams: dict[int, Tensor] = {}
+
+    def see(layer: int, part: str, values: Tensor) -> None:
+        if part == "stream" and layer <= config.depth:
+            streams[layer] = values.double()
+
+    with torch.no_grad(), activations(trainer.network, see):
+        trainer.network(tokens_bt)
+    wanted = torch.nn.functional.one_hot(tokens_bt, config.vocab).double()
+    return [_probed(streams[layer], wanted) for layer in range(config.depth + 1)]
+
+
+def _probed(x_btd: Tensor, wanted_btv: Tensor) -> float:
+    scaled_btd = x_btd / x_btd.square().mean().sqrt()
+    x_btd = torch.cat([scaled_btd, torch.ones_like(scaled_btd[..., :1])], dim=-1)
+    half = PROBED // 2
+    weights = torch.linalg.lstsq(x_btd[:half].flatten(0, 1), wanted_btv[:half].flatten(0, 1), driver="gelsd").solution
+    right_bt = (x_btd[half:] @ weights).argmax(dim=-1) == wanted_btv[half:].argmax(dim=-1)
+    return float(right_bt.double().mean())
+
+
+def early_is_readable(seed: int, residual: bool = True) -> Finding:
+    """In every layer of 20 of Pre-LN, a linear probe of the stream tells the input token in 9 of 10 cases."""
+
+    def look(make: Make) -> Seen:
+        rates = readable(make(depth=20, seed=seed, position="pre", residual=residual))
+        return min(rates) > 0.9, f"{rates[0]:.0%} at the embedding, {rates[-1]:.0%} after layer 20"
+
+    return in_settings(look, f"input tokens that a linear probe reads right from the stream, seed {seed}")
+
+
+def plain_overwrites(seed: int, residual: bool = False) -> Finding:
+    """Without residual connections, after 20 layers it tells the input token in fewer than 5 of 10 cases."""
+
+    def look(make: Make) -> Seen:
+        rates = readable(make(depth=20, seed=seed, position="pre", residual=residual))
+        return rates[-1] < 0.5, f"{rates[-1]:.0%}"
+
+    return in_settings(look, f"input tokens that a linear probe reads right after layer 20, seed {seed}")
