@@ -19,7 +19,7 @@ from normexp.views import claimreport, takeaways
 from normexp.views.pages import Commands, Folded, Grid, Heading, Page, Paragraph, Picture, Points
 from normexp.views.pagetext import markdown
 from normexp.views.pivot import TextTable
-from normexp.views.sheets import Sheet, in_order, missing
+from normexp.views.sheets import Sheet, in_order, missing, settings
 from normexp.views.webpage import html
 
 SETTINGS = ("as written", "as described")
@@ -206,7 +206,7 @@ def test_quick_runs_are_called_quick_on_top_and_at_each_verdict(plan: Plan) -> N
     told = [row for row in rows if row[0] in {v.claim.id for v in verdicts if v.claim.kind is Kind.SWEEP}]
     assert len(told) == 8
     assert all("(quick)" in row[1] for row in told)
-    assert all("Quick runs settle nothing" in sentence for sentence in takeaways.sentences(takeaways.chosen(verdicts)))
+    assert all("Quick runs settle nothing" in item for item in takeaways.told(takeaways.chosen(verdicts)).items)
     assert "--quick" in markdown(shown)
 
 
@@ -223,13 +223,14 @@ def test_findings_are_chosen_by_the_rule() -> None:
     ]
     found = takeaways.chosen(verdicts)
     assert [verdict.claim.id for verdict in found] == ["mine.end", "mine.most", "mine.more", "mine.of0", "mine.of1"]
-    assert takeaways.sentences(found[:3]) == (
-        "“What end says” holds in every setting (stated: end's figure). "
-        "Measured, in 6 runs: as written and as described: end True. Claim mine.end.",
-        "“What most says” holds only as written (stated: most's figure). "
-        "Measured, in 14 runs: as written: most True; as described: most False. Claim mine.most.",
-        "“What more says” holds in no setting (stated: more's figure). "
-        "Measured, in 8 runs: as written and as described: more False. Claim mine.more.",
+    points = takeaways.told(found[:3])
+    assert points.leads == (
+        "“What end says” holds in every setting.",
+        "“What most says” holds only as written.",
+        "“What more says” holds in no setting.",
+    )
+    assert points.items[1] == (
+        "Stated: most's figure. Measured, in 14 runs: as written: most True; as described: most False. Claim mine.most."
     )
     many = [by_runs(f"end{number}", True, True, section="summary") for number in range(7)]
     assert len(takeaways.chosen(many)) == takeaways.MOST
@@ -246,6 +247,21 @@ def test_sweeps_stand_in_the_section_most_of_whose_claims_read_them(plan: Plan) 
     ]
     one = sheet(plan, FULL)
     assert in_order({"unread": one, "a": one, "b": one, "c": one}, claims) == ["c", "a", "b", "unread"]
+
+
+def test_settings_are_told_by_what_sets_them_apart(plan: Plan) -> None:
+    def labelled(label: str, **base: object) -> Sheet:
+        made_up = made.plan({"depth": [6, 12], "seed": [0, 1, 2]}, label=label, **base)
+        return Sheet(plan=made_up, records={}, pictures={})
+
+    sheets = [labelled("as written", mixer="linear", order=1), labelled("as described", mixer="mean")]
+    assert settings(sheets) == {
+        "as written": "mixer linear, pos_embed none, order 1",
+        "as described": "mixer mean, pos_embed learned, order 2",
+    }
+    more = [*sheets, labelled("as written", mixer="linear", order=2, lr=0.5)]
+    assert settings(more)["as written"] == "mixer linear, pos_embed none", "half of its points have another order"
+    assert settings([sheet(plan, FULL)]) == {}
 
 
 def test_a_verdict_that_is_not_as_expected_is_told(plan: Plan) -> None:
@@ -270,6 +286,7 @@ def test_blocks_are_written_safely_in_both_forms() -> None:
         Paragraph(odd, warning=True),
         Paragraph("- no list"),
         Points((odd, "two"), numbered=True),
+        Points((odd,), leads=(odd,)),
         Grid(TextTable(title="", header=(odd, "x"), rows=((odd, "1"),)), ("not reproduced",)),
         Grid(TextTable(title="", header=("x",), rows=())),
         Picture("6.2+seed=0/figures/a b.png", odd, b"png"),
@@ -278,7 +295,7 @@ def test_blocks_are_written_safely_in_both_forms() -> None:
     )
     shown = Page(odd, blocks)
     text = Reader(html(shown)).text
-    assert text.count("a <b> | *c* & `d` next") == 10
+    assert text.count("a <b> | *c* & `d` next") == 12
     assert "normexp claims 'a b.yaml' && true" in text
     assert 'class="not-reproduced"' in html(shown)
     assert "data:image/png;base64,cG5n" in html(shown)
@@ -286,6 +303,7 @@ def test_blocks_are_written_safely_in_both_forms() -> None:
     assert r"# a &lt;b> \| \*c\* &amp; \`d\` next" in lines
     assert r"\- no list" in lines
     assert r"1. a &lt;b> \| \*c\* &amp; \`d\` next" in lines
+    assert r"- **a &lt;b> \| \*c\* &amp; \`d\` next** a &lt;b> \| \*c\* &amp; \`d\` next" in lines
     assert lines.count("no runs") == 1
     assert "![a &lt;b> \\| \\*c\\* &amp; \\`d\\` next](6.2%2Bseed%3D0/figures/a%20b.png)" in lines
     assert "<details><summary>a &lt;b&gt; | *c* &amp; `d` next</summary>" in lines

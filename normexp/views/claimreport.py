@@ -22,7 +22,7 @@ from normexp.views.labels import plural
 from normexp.views.pages import Block, Commands, Grid, Heading, Page, Paragraph, Points
 from normexp.views.pagetext import markdown
 from normexp.views.pivot import TextTable
-from normexp.views.sheets import Sheet, blocks, in_order, missing
+from normexp.views.sheets import Sheet, blocks, in_order, missing, settings
 from normexp.views.webpage import html
 
 MEANINGS = {
@@ -123,10 +123,10 @@ def _head(file: ClaimFile, verdicts: Sequence[Verdict], scale: float) -> Iterato
 
 
 def _findings(verdicts: Sequence[Verdict]) -> Iterator[Block]:
-    found = takeaways.sentences(takeaways.chosen(verdicts))
+    found = takeaways.chosen(verdicts)
     yield Heading("Findings to take away")
     yield Paragraph(takeaways.RULE)
-    yield Points(found, numbered=True) if found else Paragraph("No claim is decided by runs yet.")
+    yield takeaways.told(found) if found else Paragraph("No claim is decided by runs yet.")
 
 
 def _lacking(sheets: Mapping[str, Sheet]) -> Iterator[Block]:
@@ -148,6 +148,9 @@ def _tables(file: ClaimFile, verdicts: Sequence[Verdict], sheets: Mapping[str, S
         yield Paragraph(
             "Final validation losses in nats. What the text prints for a cell, if that is known, stands in brackets."
         )
+        if told := settings(sheets.values()):
+            yield Paragraph("The settings:")
+            yield Points(tuple(told.values()), leads=tuple(f"{name}:" for name in told))
     for stem in in_order(sheets, file.claims):
         yield from blocks(sheets[stem], [verdict for verdict in verdicts if stem in verdict.claim.sweeps])
 

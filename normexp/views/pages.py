@@ -26,10 +26,11 @@ class Paragraph:
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """A list; `numbered` where the order tells something."""
+    """A list; `numbered` where the order tells something. `leads` stand before the items, in bold."""
 
     items: tuple[str, ...]
     numbered: bool = False
+    leads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,9 @@ def _paragraph(block: Paragraph) -> str:
 
 def _points(block: Points) -> str:
     marks = [f"{number}." if block.numbered else "-" for number in range(1, len(block.items) + 1)]
-    return "\n".join(f"{mark} {_line(item)}" for mark, item in zip(marks, block.items, strict=True))
+    leads = [f"**{escape(lead)}** " for lead in block.leads] or [""] * len(block.items)
+    lines = zip(marks, leads, block.items, strict=True)
+    return "\n".join(f"{mark} {lead}{escape(item) if lead else _line(item)}" for mark, lead, item in lines)
 
 
 def _line(text: str) -> str:

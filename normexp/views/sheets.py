@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from normexp.claims.claim import Claim
 from normexp.claims.verdict import Verdict
+from normexp.keys import Value
 from normexp.plan import Plan
 from normexp.record import RunRecord
+from normexp.run import KEYS
 from normexp.views import tables
 from normexp.views.conclusion import conclusion
 from normexp.views.labels import loss_text, plural, value_text, values_text
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
 TITLES = {"curves": "Losses by step", "lr_sensitivity": "Final loss by learning rate", "layer_signal": "RMS by layer"}
 """What a figure of this name shows."""
+NEARLY_ALL = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +53,24 @@ def in_order(sheets: Mapping[str, Sheet], claims: Sequence[Claim]) -> list[str]:
         return counts.index(max(counts)) if any(counts) else len(sections)
 
     return sorted(sheets, key=place)
+
+
+def settings(sheets: Iterable[Sheet]) -> dict[str, str]:
+    """Each label of the sweeps, with the values that nearly all of its points have and that differ between labels."""
+    labels: dict[str, list[Mapping[str, Value]]] = {}
+    for sheet in sheets:
+        for point in sheet.plan.points:
+            if point.label:
+                labels.setdefault(point.label, []).append(point.config.to_dict())
+    usual = {label: _usual(found) for label, found in labels.items()}
+    keys = [key for key in KEYS if len({values.get(key) for values in usual.values()}) > 1]
+    shared = [key for key in keys if all(key in values for values in usual.values())]
+    return {label: values_text({key: values[key] for key in shared}) for label, values in usual.items()}
+
+
+def _usual(configs: Sequence[Mapping[str, Value]]) -> dict[str, Value]:
+    found = {key: Counter(config[key] for config in configs).most_common(1)[0] for key in configs[0]}
+    return {key: value for key, (value, count) in found.items() if count >= NEARLY_ALL * len(configs)}
 
 
 def blocks(sheet: Sheet, verdicts: Sequence[Verdict]) -> Iterator[Block]:

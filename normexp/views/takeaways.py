@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from normexp.claims.claim import Kind, Word
 from normexp.claims.verdict import Verdict
 from normexp.views.claims import measured
 from normexp.views.labels import listed, plural
+from normexp.views.pages import Points
 
 MOST = 5
 SUMMARY = "summary"
@@ -32,19 +33,17 @@ def chosen(verdicts: Sequence[Verdict]) -> list[Verdict]:
     return [*conclusions, *others][:MOST]
 
 
-def sentences(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
-    """A finding each: what the text claims, whether it holds, what was measured."""
-    return tuple(_sentence(verdict) for verdict in verdicts)
+def told(verdicts: Sequence[Verdict]) -> Points:
+    """What the text claims and whether it holds, then what was measured."""
+    leads = tuple(f"“{verdict.claim.text}” {_held(verdict)}." for verdict in verdicts)
+    return Points(tuple(map(_evidence, verdicts)), numbered=True, leads=leads)
 
 
-def _sentence(verdict: Verdict) -> str:
-    claim = verdict.claim
+def _evidence(verdict: Verdict) -> str:
     runs = plural(len(verdict.run_ids), "run")
     quick = " Quick runs settle nothing." if verdict.quick else ""
-    return (
-        f"“{claim.text}” {_held(verdict)} (stated: {claim.stated}). "
-        f"Measured, in {runs}: {measured(verdict)}. Claim {claim.id}.{quick}"
-    )
+    told = f"Stated: {verdict.claim.stated}. Measured, in {runs}: {measured(verdict)}. Claim {verdict.claim.id}."
+    return told + quick
 
 
 def _held(verdict: Verdict) -> str:

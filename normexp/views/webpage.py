@@ -19,6 +19,7 @@ h1 { font-size: 1.7rem; line-height: 1.2; }
 h2 { border-bottom: 1px solid var(--line); margin-top: 2.5rem; }
 h3 { margin-top: 2rem; }
 p, li { max-width: 50rem; overflow-wrap: anywhere; }
+li { margin: .3rem 0; }
 nav ul { list-style: none; padding-left: 0; }
 nav li.l3 { padding-left: 1.2rem; }
 .warning { background: #fa04; border-left: 4px solid #c60; font-weight: 600; padding: .5rem .8rem; }
@@ -94,7 +95,9 @@ def _paragraph(block: Paragraph) -> str:
 
 def _points(block: Points) -> str:
     kind = "ol" if block.numbered else "ul"
-    return f"<{kind}>\n" + "".join(f"<li>{_words(item)}</li>\n" for item in block.items) + f"</{kind}>"
+    leads = [f"<strong>{_words(lead)}</strong> " for lead in block.leads] or [""] * len(block.items)
+    items = "".join(f"<li>{lead}{_words(item)}</li>\n" for lead, item in zip(leads, block.items, strict=True))
+    return f"<{kind}>\n{items}</{kind}>"
 
 
 def _grid(block: Grid) -> str:
