@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from typer.testing import CliRunner
 
 from normexp.claims import trial
 from normexp.claims.claim import Claim, Finding, Kind, Word
@@ -36,7 +37,8 @@ from normexp.claims.snippets import (
     stream,
 )
 from normexp.claims.verdict import Verdict
-from normexp.errors import UserError
+from normexp.cli.app import app
+from normexp.errors import EXIT_VERDICT_DIFFERS, UserError
 from normexp.models import load as load_models
 from normexp.nn import norms as norm_table
 from normexp.nn.network import Network, build
@@ -514,6 +516,15 @@ def test_a_layer_norm_with_unbiased_variance_changes_verdicts(tmp_path: Path, mo
     for verdict in judged(claims, tmp_path).values():
         assert verdict.word is Word.NOT_REPRODUCED, verdict.claim.id
         assert verdict.differs
+
+
+def test_then_the_command_exits_with_3(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = ["claims", "article.1.1.pinned"]
+    assert CliRunner().invoke(app, asked).exit_code == 0
+    monkeypatch.setattr(norm_table, "MODULES", {**norm_table.MODULES, "ln": norm_table.MODULES["dyt"]})
+    done = CliRunner().invoke(app, asked)
+    assert done.exit_code == EXIT_VERDICT_DIFFERS == 3
+    assert "The file expects: reproduced." in done.stdout
 
 
 def test_deepnorm_with_alpha_on_the_branch_changes_a_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,8 +81,9 @@ def detail(verdict: Verdict, commands: Sequence[str]) -> RenderableType:
     parts.append(Encodable(f"Verdict: {verdict.text}.", STYLES[verdict.word]))
     if claim.citation is not None:
         parts.append(Encodable(f"{claim.citation.source}: {claim.citation.says}."))
-    for finding in verdict.findings:
-        parts.append(Encodable(f"{finding.setting or 'Found'}: {_held(finding, claim.kind)}. {finding.sentence}."))
+    for number, finding in enumerate(verdict.findings):
+        name = f"Seed {number}" if claim.kind is Kind.COMPUTE else finding.setting or "Found"
+        parts.append(Encodable(f"{name}: {_held(finding, claim.kind)}. {finding.sentence}."))
     if claim.note:
         parts.append(Encodable(f"Note: {claim.note}."))
     if verdict.differs:
@@ -120,7 +121,9 @@ def _held(finding: Finding, kind: Kind) -> str:
     if finding.holds is None:
         return "not enough runs"
     told = f"it {'holds' if finding.holds else 'does not hold'}"
-    return told if kind is Kind.COMPUTE else f"{told}, {plural(finding.seeds, 'seed')} a cell"
+    if kind is Kind.COMPUTE:
+        return f"it holds only when {finding.setting}" if finding.word is Word.ONLY_WHEN else told
+    return f"{told}, {plural(finding.seeds, 'seed')} a cell"
 
 
 def measured(verdict: Verdict) -> str:
