@@ -13,12 +13,13 @@ import records as made
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 from matplotlib.text import Text
+from PIL import Image
 
 from normexp.plan import Plan
 from normexp.record import RunRecord, Traces
 from normexp.results.store import Store
 from normexp.views import figuredata, report, tables
-from normexp.views.canvas import LossAxis, line_styles
+from normexp.views.canvas import PNG_COLORS, LossAxis, line_styles
 from normexp.views.figures import draw_curves, draw_layer_signal, draw_lr_sensitivity, render
 from normexp.views.labels import CONTROL
 from normexp.views.panels import LABELS, PANELS, place
@@ -132,6 +133,14 @@ def test_a_figure_is_the_same_each_time(plan: Plan, records: dict[str, RunRecord
     assert one == two
     assert b"<dc:date>" not in one["svg"]
     assert imread(io.BytesIO(one["png"]), format="png").shape[1] > 600
+
+
+def test_a_picture_by_a_palette_keeps_its_lines(plan: Plan, records: dict[str, RunRecord]) -> None:
+    picture = Image.open(io.BytesIO(render(draw_curves(curves_of(plan, records)))["png"]))
+    assert picture.mode == "P"
+    found = {color for _, color in picture.convert("RGB").getcolors(PNG_COLORS) or []}
+    for wanted in ((255, 255, 255), (0, 0x72, 0xB2), (0xD5, 0x5E, 0)):
+        assert min(max(abs(a - b) for a, b in zip(wanted, color, strict=True)) for color in found) < 24
 
 
 def test_lr_sensitivity_counts_the_dead_as_infinite(plan: Plan, records: dict[str, RunRecord]) -> None:

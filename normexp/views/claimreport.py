@@ -163,7 +163,7 @@ def _verdicts(verdicts: Sequence[Verdict]) -> Iterator[Block]:
     for section, found in by_section.items():
         yield Heading(f"Section {section}" if section[:1].isdigit() else section.capitalize(), 3)
         rows = tuple((v.claim.id, v.text, v.claim.text, v.claim.stated, measured(v)) for v in found)
-        header = ("claim", "verdict", "it says", "stated", "measured, or what the source says")
+        header = ("claim", "verdict", "it says", "stated", "measured, or its source")
         yield Grid(TextTable(title="", header=header, rows=rows), tuple(v.word.value for v in found))
         notes = tuple(f"{v.claim.id}: {v.claim.note}." for v in found if v.claim.note)
         if notes:

@@ -124,7 +124,7 @@ def _rows(block: Grid) -> Iterator[str]:
 def _picture(block: Picture) -> str:
     data = base64.b64encode(block.data).decode()
     return (
-        f'<figure><img alt="{_words(block.text)}" loading="lazy" src="data:image/png;base64,{data}">'
+        f'<figure><img alt="{_words(block.text)}" src="data:image/png;base64,{data}">'
         f"<figcaption>{_words(block.text)}</figcaption></figure>"
     )
 
