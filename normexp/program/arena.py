@@ -5,6 +5,7 @@ A step writes and reads tens of megabytes in small pieces; in pages of 4 KiB, pa
 
 from __future__ import annotations
 
+import contextlib
 import math
 import mmap
 
@@ -22,7 +23,7 @@ class Arena:
     """Gives out float32 tensors filled with zeros, and never takes them back."""
 
     def __init__(self) -> None:
-        self._chunk, self._start, self._stop = mmap.mmap(-1, mmap.PAGESIZE), 0, 0
+        self._map(CHUNK_BYTES)
 
     def zeros(self, *shape: int) -> Tensor:
         """A tensor of float32, with a storage of its own: autograd tells tensors apart by it."""
@@ -38,6 +39,7 @@ class Arena:
         """Take fresh zeros from the system, from the border of a large page on."""
         self._chunk = mmap.mmap(-1, size + PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         if hasattr(mmap, "MADV_HUGEPAGE"):
-            self._chunk.madvise(mmap.MADV_HUGEPAGE)
+            with contextlib.suppress(OSError):  # a kernel without large pages
+                self._chunk.madvise(mmap.MADV_HUGEPAGE)
         self._start = -torch.frombuffer(self._chunk, dtype=torch.uint8).data_ptr() % PAGE_BYTES
         self._stop = self._start + size

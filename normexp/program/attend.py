@@ -12,9 +12,6 @@ from torch import Tensor
 
 from normexp.program.tape import Tape, Value
 
-softmax = torch.ops.aten._softmax.out
-softmax_backward = torch.ops.aten._softmax_backward_data.out
-
 
 def parts(tape: Tape, stacked: Value, count: int) -> list[Value]:
     """The column blocks of (n, count d); their gradients go side by side into one buffer."""
@@ -74,17 +71,19 @@ def attend(tape: Tape, q: Value, k: Value, v: Value, scale: float) -> Value:
     shares_gtt, y = tape.take(g, t, t), tape.value(*v_gtk.shape)
     logits = tape.take(g, t, t)
     tape.call(torch.baddbmm, mask_tt, q_gtk, k_gtk.transpose(1, 2), alpha=scale, out=logits)
-    tape.call(softmax, logits, -1, False, out=shares_gtt)
+    tape.call(torch.ops.aten._softmax.out, logits, -1, False, out=shares_gtt)
     tape.put(logits)
     tape.call(torch.bmm, shares_gtt, v_gtk, out=y.data)
 
     def product(out: Tensor, one: Tensor, other: Tensor) -> None:
         tape.call(torch.baddbmm, out, one, other, beta=0, alpha=scale, out=out)
 
+    softmax_backward = torch.ops.aten._softmax_backward_data.out
+
     def backward(grad_gtk: Tensor) -> None:
         pull = tape.take(g, t, t)
         tape.call(torch.bmm, grad_gtk, v_gtk.transpose(1, 2), out=pull)
-        tape.call(softmax_backward, pull, shares_gtt, -1, torch.float32, grad_input=pull)
+        tape.call(softmax_backward, pull, shares_gtt, -1, pull.dtype, grad_input=pull)
         tape.give(v, lambda part: tape.call(torch.bmm, shares_gtt.transpose(1, 2), grad_gtk, out=part))
         tape.give(q, lambda part: product(part, pull, k_gtk))
         tape.give(k, lambda part: product(part, pull.transpose(1, 2), q_gtk))

@@ -1,4 +1,4 @@
-"""The table of modules that a tape has nodes for, and how a branch and a block are made of them."""
+"""The tables of modules that a tape has nodes for, and how a branch and a block are made of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from normexp.program import attend, nodes
 from normexp.program.tape import Tape, Value
 
 LONGEST = 64
-"""Tokens of a sequence up to which attention by plain products is worth its square of weights."""
+"""Tokens of a sequence up to which mixing by plain products is worth its square of weights."""
 
 
 class Lowering:
@@ -27,12 +27,11 @@ class Lowering:
 
     def module(self, module: nn.Module, x: Value, *shape: int) -> Value:
         """Any module from (n, d) to as many; one without a row here is called on `shape`, by default (b, t, d)."""
-        node = NODES.get(type(module))
-        if node is not None:
-            return node(self.tape, module, x)
-        mixer = MIXERS.get(type(module)) if self.tokens <= LONGEST else OTHER.get(type(module))
-        if mixer is not None:
-            return mixer(self, module, x)
+        kind = type(module)
+        if kind in NODES and _learns_all(module):
+            return NODES[kind](self.tape, module, x)
+        if kind in FUNCTIONS and (self.tokens <= LONGEST or kind not in LOOKING_BACK):
+            return FUNCTIONS[kind](self, module, x)
         return nodes.foreign(self.tape, module, x, *(shape or (self.batch, self.tokens, x.data.shape[-1])))
 
     def block(self, block: Block, x: Value) -> Value:
@@ -54,6 +53,11 @@ class Lowering:
         total = nodes.add(self.tape, skip, y)
         self.tape.drop(y)
         return total
+
+
+def _learns_all(module: nn.Module) -> bool:
+    """Whether no parameter that its kind has is left out or held fixed: a plugin's norm may be such a one."""
+    return all(parameter is not None and parameter.requires_grad for parameter in module._parameters.values())
 
 
 def attention(to: Lowering, module: Attention, x: Value) -> Value:
@@ -103,9 +107,10 @@ NODES: Mapping[type[nn.Module], Callable[[Tape, Any, Value], Value]] = MappingPr
         Scaling: nodes.scaling,
     }
 )
-OTHER: Mapping[type[nn.Module], Callable[[Lowering, Any, Value], Value]] = MappingProxyType(
-    {PerToken: per_token, FeedForward: feed_forward}
+"""Modules that are one node."""
+FUNCTIONS: Mapping[type[nn.Module], Callable[[Lowering, Any, Value], Value]] = MappingProxyType(
+    {Attention: attention, RunningMean: running_mean, PerToken: per_token, FeedForward: feed_forward}
 )
-MIXERS: Mapping[type[nn.Module], Callable[[Lowering, Any, Value], Value]] = MappingProxyType(
-    {**OTHER, Attention: attention, RunningMean: running_mean}
-)
+"""The functions of branches, which are several."""
+LOOKING_BACK = (Attention, RunningMean)
+"""Those whose weights grow with the square of the tokens."""

@@ -14,10 +14,6 @@ from normexp.nn.block import Constant, Scaling
 from normexp.nn.rmsnorm import RMSNorm
 from normexp.program.tape import Tape, Value
 
-native_layer_norm_backward = torch.ops.aten.native_layer_norm_backward.default
-gelu_backward = torch.ops.aten.gelu_backward.grad_input
-threshold_backward = torch.ops.aten.threshold_backward.grad_input
-
 
 def linear(tape: Tape, module: nn.Linear, x: Value) -> Value:
     """x W^T + b, (n, d) to (n, o)."""
@@ -44,6 +40,7 @@ def layer_norm(tape: Tape, module: nn.LayerNorm, x: Value) -> Value:
     weight, bias, shape = tape.parameter(module.weight), tape.parameter(module.bias), module.normalized_shape
     y, inputs = tape.value(*x.data.shape), x.keep()
     statistics: list[Tensor] = []
+    layer_norm_backward = torch.ops.aten.native_layer_norm_backward.default
 
     def forward() -> None:
         normed, *statistics[:] = torch.native_layer_norm(inputs, shape, weight.data, bias.data, module.eps)
@@ -56,7 +53,7 @@ def layer_norm(tape: Tape, module: nn.LayerNorm, x: Value) -> Value:
 
         def kernel() -> None:
             mean, inverse = statistics
-            grads[:] = native_layer_norm_backward(
+            grads[:] = layer_norm_backward(
                 grad, inputs, shape, mean, inverse, weight.data, bias.data, [True, True, True]
             )
 
@@ -80,15 +77,14 @@ def rms_norm(tape: Tape, module: RMSNorm, x: Value) -> Value:
     tape.call(torch.mul, inputs, inverse, out=y.data)
     tape.call(y.data.mul_, weight.data)
     zero = torch.zeros_like(inverse)
+    layer_norm_backward = torch.ops.aten.native_layer_norm_backward.default
 
     def backward(grad: Tensor) -> None:
         grads: list[Tensor] = []
         lost = tape.take(*inverse.shape)
 
         def kernel() -> None:
-            grads[:] = native_layer_norm_backward(
-                grad, inputs, [width], zero, inverse, weight.data, None, [True, True, False]
-            )
+            grads[:] = layer_norm_backward(grad, inputs, [width], zero, inverse, weight.data, None, [True, True, False])
             torch.mv(grad.view(-1, width), weight.data, out=lost.view(-1))
             grads[0].add_(lost.mul_(inverse), alpha=1 / width)
 
@@ -104,10 +100,12 @@ def rms_norm(tape: Tape, module: RMSNorm, x: Value) -> Value:
 def gelu(tape: Tape, module: nn.GELU, x: Value) -> Value:
     """x times the normal distribution function of x."""
     y, inputs = tape.value(*x.data.shape), x.keep()
-    tape.call(torch._C._nn.gelu, inputs, out=y.data)
+    how = {"approximate": module.approximate}
+    tape.call(torch._C._nn.gelu, inputs, **how, out=y.data)
+    gelu_backward = torch.ops.aten.gelu_backward.grad_input
 
     def backward(grad: Tensor) -> None:
-        tape.give_changed(x, grad, lambda part: tape.call(gelu_backward, grad, inputs, grad_input=part))
+        tape.give_changed(x, grad, lambda part: tape.call(gelu_backward, grad, inputs, **how, grad_input=part))
 
     tape.backward(y, backward)
     return y
@@ -118,6 +116,7 @@ def relu(tape: Tape, module: nn.ReLU, x: Value) -> Value:
     y = tape.value(*x.data.shape)
     tape.call(torch.clamp_min, x.data, 0, out=y.data)
     outputs = y.keep()
+    threshold_backward = torch.ops.aten.threshold_backward.grad_input
 
     def backward(grad: Tensor) -> None:
         tape.give_changed(x, grad, lambda part: tape.call(threshold_backward, grad, outputs, 0, grad_input=part))
@@ -171,8 +170,10 @@ def same(tape: Tape, module: nn.Identity, x: Value) -> Value:
 
 def foreign(tape: Tape, module: nn.Module, x: Value, *shape: int) -> Value:
     """A module that has no node here: called on `shape`, and differentiated, by autograd."""
-    y, shape = tape.value(*x.data.shape), shape or tuple(x.data.shape)
-    parameters = [tape.parameter(parameter) for parameter in module.parameters()]
+    flat = tuple(x.data.shape)
+    y, shape = tape.value(*flat), shape or flat
+    learned = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    parameters = [tape.parameter(parameter) for parameter in learned]
     inputs, kept = x.keep(), list[Tensor]()
 
     def forward() -> None:
@@ -188,11 +189,10 @@ def foreign(tape: Tape, module: nn.Module, x: Value, *shape: int) -> Value:
 
         def differentiate() -> None:
             leaf, output = kept
-            inputs = [leaf, *module.parameters()]
             with torch.enable_grad():
                 scalar = (output * grad.view(shape)).sum()  # a gradient handed to torch makes it load sympy
-            found = torch.autograd.grad(scalar, inputs, materialize_grads=True)
-            grads[:] = found[0].reshape(x.data.shape), *found[1:]
+            found = torch.autograd.grad(scalar, [leaf, *learned], materialize_grads=True)
+            grads[:] = found[0].reshape(flat), *found[1:]
 
         tape.call(differentiate)
         for number, value in enumerate(parameters, start=1):

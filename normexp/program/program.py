@@ -16,11 +16,14 @@ from normexp.program.tape import Tape, Value
 from normexp.run import RunConfig
 from normexp.tasks import Batch
 
-log_softmax = torch.ops.aten._log_softmax.out
 SMALL = RunConfig(
-    depth=1, norm="ln", final_norm="rms", width=8, hidden=8, vocab=8, heads=2, seq_len=4, order=1, batch=2
+    depth=1, width=8, hidden=8, vocab=8, heads=2, seq_len=4, order=1, batch=2, norm="ln", position="hybrid"
 )
-CHECKED = (SMALL, replace(SMALL, norm="none", mixer="mean", activation="relu"))
+CHECKED = (
+    replace(SMALL, final_norm="rms"),
+    replace(SMALL, norm="none", final_norm="dyt", position="rezero", mixer="mean", activation="relu"),
+    replace(SMALL, norm="none", final_norm="none", position="residual_scaled", mixer="linear"),
+)
 """Networks that between them have every node."""
 
 
@@ -65,13 +68,17 @@ class Program:
             tape.call(x.data.view(shape).add_, positions.data[:tokens])
 
         def backward(grad_nd: Tensor) -> None:
-            if positions is not None:
-                tape.give(positions, lambda part: tape.call(torch.sum, grad_nd.view(shape), 0, out=part[:tokens]))
+            def into_positions(part: Tensor) -> None:
+                tape.call(torch.sum, grad_nd.view(shape), 0, out=part[:tokens])
+                if tokens < len(part):
+                    tape.call(part[tokens:].zero_)
 
             def into_rows(part: Tensor) -> None:
                 tape.call(part.zero_)
                 tape.call(part.index_add_, 0, tokens_n, grad_nd)
 
+            if positions is not None:
+                tape.give(positions, into_positions)
             tape.give(table, into_rows)
 
         tape.backward(x, backward)
@@ -103,7 +110,7 @@ class Program:
         count = logits.data.shape[0]
         logs, picked = torch.zeros_like(logits.data), torch.zeros(count, 1)
         minus = torch.full((count, 1), -1.0)
-        tape.call(log_softmax, logits.data, -1, False, out=logs)
+        tape.call(torch.ops.aten._log_softmax.out, logits.data, -1, False, out=logs)
         tape.call(torch.gather, logs, 1, self.targets_n1, out=picked)
         tape.call(torch.mean, picked, 0, out=self.loss)
         tape.call(self.loss.neg_)
@@ -138,6 +145,9 @@ def _works() -> bool:
 
 def _agrees(run: RunConfig) -> bool:
     network = build(run)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(0.1)  # else a learned factor of 0 would hide what it stands before
     tokens_bt = torch.arange(run.batch * run.seq_len).view(run.batch, run.seq_len) % run.vocab
     targets_bt = (3 * tokens_bt + 1) % run.vocab
     with torch.enable_grad():

@@ -13,7 +13,7 @@ from normexp.program.arena import Arena
 
 Call = Callable[[], object]
 Write = Callable[[Tensor], object]
-"""Adds the calls that write something into a buffer."""
+"""Adds the calls that write something into a buffer; or, of a node, those that read the gradient in it."""
 
 
 class Value:
@@ -42,7 +42,9 @@ class Tape:
     """Nodes add their forward calls at once, and say in `backward` how to add their backward calls later.
 
     Buffers of gradients, and scratch ones, are taken from a pool and put back when the last call that reads them is
-    on the tape: the calls run in order, so that the next ones may write there.
+    on the tape: the calls run in order, so that the next ones may write there. A gradient may be that of several
+    values at once, as behind a sum; whoever takes a buffer or shares it holds it, and it is written over only by one
+    who holds it alone. (Tensors are keys by identity.)
     """
 
     def __init__(self) -> None:
@@ -50,8 +52,8 @@ class Tape:
         self.arena = Arena()
         self._backward: list[tuple[Value, Write]] = []
         self._free: dict[tuple[int, ...], list[Tensor]] = defaultdict(list)
-        self._holders: Counter[int] = Counter()
-        self._parameters: dict[int, Value] = {}
+        self._holders: Counter[Tensor] = Counter()
+        self._parameters: dict[Tensor, Value] = {}
 
     def call(self, function: Callable[..., object], *args: object, **options: object) -> None:
         """Add one call."""
@@ -63,19 +65,19 @@ class Tape:
 
     def drop(self, value: Value) -> None:
         """Say that no forward call to come reads the value: unless a backward one does, its buffer is free."""
-        if not value.kept and value.base is None:
+        if not value.kept:
             self.put(value.data)
 
     def parameter(self, parameter: Tensor) -> Value:
         """The value of a parameter, the same one each time; its gradient goes where the parameter's does."""
         grad = parameter.grad
         assert grad is not None
-        return self._parameters.setdefault(id(parameter), Value(parameter.data, lambda: grad))
+        return self._parameters.setdefault(parameter, Value(parameter.data, lambda: grad))
 
     def backward(self, output: Value, write: Write) -> None:
         """Have `write` add the backward calls of a node, given the gradient of its output.
 
-        It must give its inputs their parts last: a part may be added to the very buffer that it is handed.
+        After `give_changed` it must not read that gradient any more.
         """
         self._backward.append((output, write))
 
@@ -87,51 +89,51 @@ class Tape:
             return
         part = self.take(*value.data.shape)
         write(part)
-        if self._holders[id(value.grad)] <= 1:
-            self.call(value.grad.add_, part)
-            self.put(part)
-        else:
+        if self._shared(value.grad):
             self.call(part.add_, value.grad)
             self.put(value.grad)
             value.grad = part
+        else:
+            self.call(value.grad.add_, part)
+            self.put(part)
 
     def give_late(self, value: Value, read: Callable[[], Tensor]) -> None:
         """Add to a value's gradient a tensor that is another one at every step."""
-        if value.grad is not None and self._holders[id(value.grad)] <= 1:
-            self.call(_late(value.grad.add_, read))
+        if value.grad is None or self._shared(value.grad):
+            self.give(value, lambda part: self.call(_late, part.copy_, read))
         else:
-            self.give(value, lambda part: self.call(_late(part.copy_, read)))
+            self.call(_late, value.grad.add_, read)
 
     def give_same(self, value: Value, grad: Tensor) -> None:
         """Add a gradient, which is the tape's own buffer, to a value's as it is; the first one is not even copied."""
         if value.grad is None and value.target is None:
             value.grad = grad
-            self._holders[id(grad)] += 1
+            self._holders[grad] += 1
         else:
             self.give(value, lambda part: self.call(part.copy_, grad))
 
     def give_changed(self, value: Value, grad: Tensor, write: Write) -> None:
         """The same as `give`, where `write` may write over the gradient that it reads, element by element."""
-        if value.grad is None and value.target is None and self._holders[id(grad)] == 1:
+        if value.grad is None and value.target is None and self._holders[grad] == 1:
             write(grad)
             self.give_same(value, grad)
         else:
             self.give(value, write)
 
     def take(self, *shape: int) -> Tensor:
-        """A buffer from the pool."""
+        """A buffer from the pool, with any numbers in it."""
         free = self._free[shape]
         buffer = free.pop() if free else self.arena.zeros(*shape)
-        self._holders[id(buffer)] = 1
+        self._holders[buffer] = 1
         return buffer
 
     def put(self, buffer: Tensor) -> None:
-        """Give up a buffer that was taken; when nobody holds it, it is free."""
-        if id(buffer) not in self._holders:
+        """Give up a buffer that was taken; when nobody holds it, it is free. One that was not taken stays as it is."""
+        if buffer not in self._holders:
             return
-        self._holders[id(buffer)] -= 1
-        if not self._holders[id(buffer)]:
-            del self._holders[id(buffer)]
+        self._holders[buffer] -= 1
+        if not self._holders[buffer]:
+            del self._holders[buffer]
             self._free[tuple(buffer.shape)].append(buffer)
 
     def finish(self) -> None:
@@ -149,6 +151,10 @@ class Tape:
         for call in self.calls:
             call()
 
+    def _shared(self, grad: Tensor) -> bool:
+        """Whether another one holds it, too. A gradient outside of the pool has one place alone."""
+        return self._holders[grad] > 1
 
-def _late(function: Callable[[Tensor], object], read: Callable[[], Tensor]) -> Call:
-    return lambda: function(read())
+
+def _late(function: Callable[[Tensor], object], read: Callable[[], Tensor]) -> None:
+    function(read())

@@ -16,7 +16,6 @@ from normexp.run import RunConfig
 from normexp.tasks import Batch, Task
 from normexp.training.flat import FlatParameters
 from normexp.training.optimizers import make_optimizer, rate
-from normexp.training.statistics import kept_statistics
 
 EVALUATED = 128
 """Sequences of the validation set that pass through the network at a time: few enough for the processor's caches."""
@@ -42,11 +41,11 @@ class Trainer:
 
     def __init__(self, config: RunConfig, network: Network | None = None, *, plain: bool = False) -> None:
         self.config = config
-        self._programs: dict[tuple[int, int], Program] | None = None
-        if not plain and config.dtype == "float32" and works():
-            self._programs = {}
+        self._by_program = not plain and config.dtype == "float32" and works()
+        self._programs: dict[tuple[int, int], Program] = {}
         self.task = Task(config)
         self.network = network or build(config)
+        self._statistics = tuple(self.network.buffers())
         self.flat = FlatParameters(self.network)
         self.optimizer = make_optimizer(config, self.flat)
         self.validation = self.task.validation
@@ -74,16 +73,22 @@ class Trainer:
 
         They are non-finite only where autograd finds them so.
         """
-        if self._programs is None:
+        if not self._by_program:
             return self.backward(batch), self.flat.grad_norm()
+        before = [buffer.clone() for buffer in self._statistics]
+        found = self._program(batch)(batch), self.flat.grad_norm()
+        if all(map(math.isfinite, found)):
+            return found
+        for buffer, values in zip(self._statistics, before, strict=True):
+            buffer.copy_(values)
+        return self.backward(batch), self.flat.grad_norm()
+
+    def _program(self, batch: Batch) -> Program:
+        """The program for batches of this shape."""
         count, tokens = batch.inputs_nt.shape
         if (count, tokens) not in self._programs:
             self._programs[count, tokens] = Program(self.network, count, tokens, self.task.first)
-        found = self._programs[count, tokens](batch), self.flat.grad_norm()
-        if all(map(math.isfinite, found)):
-            return found
-        with kept_statistics(self.network):
-            return self.backward(batch), self.flat.grad_norm()
+        return self._programs[count, tokens]
 
     def step(self, number: int, batch: Batch) -> Step:
         """One update, unless the loss or a gradient is non-finite before it."""

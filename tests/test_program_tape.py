@@ -1,0 +1,280 @@
+"""The tape: who holds a buffer, when it may be written over, and how many calls and bytes a network takes."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from programs import Poisoned, in_float64, network_of, small
+from torch import Tensor, nn
+
+from normexp.nn.block import Constant, Scaling
+from normexp.nn.norms import DyT
+from normexp.nn.rmsnorm import RMSNorm
+from normexp.program import attend, nodes
+from normexp.program.program import Program
+from normexp.program.tape import Tape, Value
+from normexp.run import RunConfig
+
+N, D = 6, 4
+
+
+def fill(tape: Tape, number: float) -> Callable[[Tensor], None]:
+    return lambda part: tape.call(part.fill_, number)
+
+
+class TestThePool:
+    def test_what_was_put_back_is_taken_again_by_its_shape(self) -> None:
+        tape = Tape()
+        one = tape.take(2, 3)
+        assert tape.take(2, 3) is not one
+        tape.put(one)
+        assert tape.take(3, 2) is not one
+        assert tape.take(2, 3) is one
+
+    def test_what_two_hold_is_free_when_both_have_put_it_back(self) -> None:
+        tape, value = Tape(), Value(torch.zeros(2))
+        grad = tape.take(2)
+        tape.give_same(value, grad)
+        tape.put(grad)
+        assert tape.take(2) is not grad
+        tape.put(grad)
+        assert tape.take(2) is grad
+
+    def test_a_buffer_from_elsewhere_never_gets_into_it(self) -> None:
+        tape, stranger = Tape(), torch.zeros(2)
+        for buffer in (stranger, tape.take(2)[:], tape.take(2).view(2)):
+            tape.put(buffer)
+            assert tape.take(2) is not buffer
+
+    def test_a_buffer_stays_known_when_only_the_tape_knows_it(self) -> None:
+        """Python gives the identity of what is gone to something new."""
+        tape = Tape()
+        for _ in range(100):
+            tape.take(2)
+            stranger = torch.zeros(2)
+            tape.put(stranger)
+            assert tape.take(2) is not stranger
+
+
+class TestDrop:
+    def test_a_value_is_free_after_its_last_reader(self) -> None:
+        tape = Tape()
+        value = tape.value(2)
+        tape.drop(value)
+        assert tape.take(2) is value.data
+
+    def test_one_that_the_backward_pass_reads_stays(self) -> None:
+        tape = Tape()
+        value = tape.value(2)
+        value.keep()
+        tape.drop(value)
+        assert tape.take(2) is not value.data
+
+    def test_one_whose_part_the_backward_pass_reads_stays(self) -> None:
+        tape = Tape()
+        value = tape.value(2, 6)
+        attend.parts(tape, value, 3)[1].keep()
+        tape.drop(value)
+        assert tape.take(2, 6) is not value.data
+
+    def test_a_part_is_not_put_back_by_itself(self) -> None:
+        tape = Tape()
+        value = tape.value(2, 6)
+        part = attend.parts(tape, value, 3)[1]
+        tape.drop(part)
+        assert tape.take(2, 2) is not part.data
+
+
+class TestGradients:
+    def test_parts_are_added(self) -> None:
+        tape, value = Tape(), Value(torch.zeros(2))
+        for number in (1.0, 2.0, 4.0):
+            tape.give(value, fill(tape, number))
+        tape.run()
+        tape.run()
+        assert value.grad.tolist() == [7.0, 7.0]
+
+    def test_a_parameters_go_where_its_gradient_is_and_are_added_over_its_uses(self) -> None:
+        tape, parameter = Tape(), nn.Parameter(torch.ones(2))
+        parameter.grad = torch.full((2,), 9.0)
+        assert tape.parameter(parameter) is tape.parameter(parameter)
+        for number in (1.0, 2.0):
+            tape.give(tape.parameter(parameter), fill(tape, number))
+        tape.run()
+        tape.run()
+        assert parameter.grad.tolist() == [3.0, 3.0]
+
+    def test_the_same_gradient_is_not_copied_and_not_written_over_for_the_other(self) -> None:
+        tape, one, other = Tape(), Value(torch.zeros(2)), Value(torch.zeros(2))
+        grad = tape.take(2)
+        tape.call(grad.fill_, 1.0)
+        tape.give_same(one, grad)
+        tape.give_same(other, grad)
+        assert len(tape.calls) == 1
+        tape.put(grad)
+        tape.give(one, fill(tape, 5.0))
+        tape.give_late(other, lambda: torch.full((2,), 7.0))
+        tape.run()
+        assert (one.grad.tolist(), other.grad.tolist()) == ([6.0, 6.0], [8.0, 8.0])
+
+    def test_the_late_one_is_copied_where_none_is_and_added_where_it_is_shared(self) -> None:
+        tape, value, other = Tape(), Value(torch.zeros(2)), Value(torch.zeros(2))
+        for number in (1.0, 2.0):
+            tape.give_late(value, lambda number=number: torch.full((2,), number))
+        tape.give_same(other, value.grad)
+        tape.give_late(other, lambda: torch.full((2,), 4.0))
+        tape.run()
+        tape.run()
+        assert (value.grad.tolist(), other.grad.tolist()) == ([3.0, 3.0], [7.0, 7.0])
+
+    def test_one_that_nobody_else_holds_is_changed_in_place(self) -> None:
+        tape, value = Tape(), Value(torch.zeros(2))
+        grad = tape.take(2)
+        tape.call(grad.fill_, 3.0)
+        tape.give_changed(value, grad, lambda part: tape.call(torch.mul, grad, 2, out=part))
+        assert value.grad is grad
+        tape.run()
+        assert grad.tolist() == [6.0, 6.0]
+
+    def test_one_that_another_holds_is_changed_elsewhere(self) -> None:
+        tape, value, other = Tape(), Value(torch.zeros(2)), Value(torch.zeros(2))
+        grad = tape.take(2)
+        tape.call(grad.fill_, 3.0)
+        tape.give_same(other, grad)
+        tape.give_changed(value, grad, lambda part: tape.call(torch.mul, grad, 2, out=part))
+        tape.run()
+        assert (value.grad.tolist(), other.grad.tolist()) == ([6.0, 6.0], [3.0, 3.0])
+
+    def test_a_part_of_a_buffer_is_not_changed_in_place_since_the_pool_does_not_know_it(self) -> None:
+        tape, value = Tape(), Value(torch.zeros(2))
+        part = tape.take(3, 2)[1]
+        tape.give_changed(value, part, lambda out: tape.call(torch.mul, part, 2, out=out))
+        assert value.grad is not part
+
+    def test_a_node_whose_output_nobody_used_has_no_backward_calls(self) -> None:
+        tape = Tape()
+        nodes.gelu(tape, nn.GELU(), Value(torch.zeros(2)))
+        before = len(tape.calls)
+        tape.finish()
+        assert len(tape.calls) == before
+
+
+OPERATIONS = ("gelu", "constant", "scaling", "linear", "layer_norm", "rms_norm", "foreign", "add", "running_mean")
+GRAPHS = st.lists(
+    st.tuples(st.sampled_from(OPERATIONS), st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=14
+)
+
+
+@given(graph=GRAPHS)
+@settings(max_examples=60, deadline=None)
+def test_any_graph_of_nodes_has_autograds_gradients(graph: list[tuple[str, int, int]]) -> None:
+    """Values used once, often or never, modules used often: on a tape whose free buffers are full of NaN."""
+    with in_float64():
+        torch.manual_seed(0)
+        modules = {
+            "gelu": nn.GELU(),
+            "constant": Constant(0.7),
+            "scaling": Scaling(1.3),
+            "linear": nn.Linear(D, D),
+            "layer_norm": nn.LayerNorm(D, eps=0.1),
+            "rms_norm": RMSNorm(D, eps=0.1),
+            "foreign": DyT(D, 0.5),
+        }
+        parameters = [parameter for module in modules.values() for parameter in module.parameters()]
+        for parameter in parameters:
+            parameter.grad = torch.zeros_like(parameter)
+        start = torch.randn(N, D).requires_grad_()
+        tape = Poisoned()
+        values, wanted = [Value(start.detach())], [start]
+        last = {index % (place + 1): place for place, (_, *used) in enumerate(graph) for index in used}
+        for place, (name, *used) in enumerate(graph):
+            one, other = (index % (place + 1) for index in used)
+            if name == "add":
+                values.append(nodes.add(tape, values[one], values[other]))
+                wanted.append(wanted[one] + wanted[other])
+            elif name == "running_mean":
+                values.append(attend.running_mean(tape, values[one], 2))
+                mean = wanted[one].view(2, 3, D).cumsum(1) / torch.arange(1, 4)[:, None]
+                wanted.append(mean.view(N, D))
+            else:
+                values.append(getattr(nodes, name)(tape, modules[name], values[one]))
+                wanted.append(modules[name](wanted[one]))
+            for index in {one, other}:
+                if last[index] == place:
+                    tape.drop(values[index])
+        upstream = torch.randn(N, D)
+        values[-1].grad = tape.take(N, D)
+        tape.call(values[-1].grad.copy_, upstream)
+        result = torch.empty(N, D)
+        tape.call(result.copy_, values[-1].data)
+        tape.finish()
+        grads = torch.autograd.grad(wanted[-1], [start, *parameters], upstream, materialize_grads=True)
+        for _ in range(2):
+            tape.run()
+            found = [values[0].grad, *(parameter.grad for parameter in parameters)]
+            assert torch.allclose(result, wanted[-1], rtol=1e-12, atol=1e-12)
+            largest = max(float(grad.abs().max()) for grad in grads)
+            for one, other in zip(found, grads, strict=True):
+                assert other.any() or one is None or not one.any()
+                assert one is None or torch.allclose(one, other, rtol=0, atol=1e-12 * largest)
+
+
+def program(**keys: object) -> Program:
+    run = small(**keys)
+    return Program(network_of(run), run.batch, run.seq_len, 1)
+
+
+def calls(depth: int, **keys: object) -> int:
+    return len(program(depth=depth, **keys).tape.calls)
+
+
+@pytest.mark.parametrize(("norm", "most"), [("ln", 42), ("rms", 48), ("none", 34)])
+def test_a_layer_takes_few_calls(norm: str, most: int) -> None:
+    """Each costs time to start: more of them are a slower step."""
+    assert calls(3, norm=norm) - calls(2, norm=norm) <= most
+
+
+def test_the_backward_pass_needs_no_more_memory_for_more_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+    finish = Tape.finish
+
+    def counted(tape: Tape) -> None:
+        before = tape.arena._start
+        finish(tape)
+        taken.append(tape.arena._start - before)
+
+    monkeypatch.setattr(Tape, "finish", counted)
+    for depth in (2, 4, 8):
+        program(depth=depth)
+    assert len(set(taken)) == 1, taken
+
+
+def test_a_program_reads_parameters_where_they_are() -> None:
+    run: RunConfig = small()
+    network = network_of(run)
+    made = Program(network, run.batch, run.seq_len, 1)
+    made.tape.run()
+    before = made.loss.item()
+    with torch.no_grad():
+        network.head.weight.mul_(3.0)
+    made.tape.run()
+    assert made.loss.item() != before
+
+
+@pytest.mark.parametrize("keys", [{}, {"norm": "bn", "position": "hybrid", "qk_norm": "full"}], ids=str)
+def test_a_programs_memory_goes_with_it(keys: dict[str, object]) -> None:
+    """At once: nothing tells Python's search for circles how much memory hangs on this one."""
+    made = program(**keys)
+    arena = weakref.ref(made.tape.arena)
+    gc.disable()
+    try:
+        del made
+        assert arena() is None
+    finally:
+        gc.enable()
