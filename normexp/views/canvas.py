@@ -64,9 +64,10 @@ def render(figure: Figure) -> dict[str, bytes]:
 def _with_few_colors(png: bytes) -> bytes:
     """The picture by a palette: lines and words lose nothing that is seen, and it takes a quarter of the room."""
     from PIL import Image
+    from PIL.PngImagePlugin import PngImageFile
 
     buffer = io.BytesIO()
-    picture = Image.open(io.BytesIO(png)).convert("RGB")
+    picture = PngImageFile(io.BytesIO(png)).convert("RGB")
     few = picture.quantize(PNG_COLORS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     few.save(buffer, format="png", optimize=True)
     return buffer.getvalue()
