@@ -19,6 +19,7 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m normexp.reference --check README.md
+	$(BIN)/python -m benchmarks.page --check
 	$(BIN)/python -m pytest -n 2
 
 format: $(STAMP)
@@ -38,10 +39,12 @@ article-quick: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.step
+	$(BIN)/python -m benchmarks.calls
 	$(BIN)/python -m benchmarks.sweep
 	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.scaling
 	$(BIN)/python -m benchmarks.memory
+	$(BIN)/python -m benchmarks.page
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

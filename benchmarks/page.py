@@ -1,0 +1,91 @@
+"""Fills the tables of docs/speed.md from the benchmarks' CSV files: `python -m benchmarks.page [--check]`.
+
+A table stands between `<!-- NAME -->` and `<!-- end -->`; `--check` changes nothing, and fails where one is old.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from benchmarks.harness import FOLDER
+
+PAGE = FOLDER.parent / "docs" / "speed.md"
+Row = Mapping[str, str]
+COLUMNS: Mapping[str, Mapping[str, Callable[[Row], str]]] = {
+    "step": {
+        "network": lambda row: ", ".join(
+            [f"{row['depth']} layers", row["norm"], row["position"], row["mixer"]]
+            + [f"QK-Norm {row['qk_norm']}"] * (row["qk_norm"] != "none")
+        ),
+        "step, ms": lambda row: row["ours_ms"],
+        "autograd": lambda row: row["autograd_ms"],
+        "plain loop": lambda row: row["plain_ms"],
+        "with fused Adam": lambda row: row["fused_ms"],
+        "limit": lambda row: row["limit_ms"],
+        "of the limit": lambda row: row["of_limit"],
+        "to the plain loop": lambda row: f"{row['to_plain']} ({row['to_plain_low']} to {row['to_plain_high']})",
+        "to that with fused Adam": lambda row: f"{row['to_fused']} ({row['to_fused_low']} to {row['to_fused_high']})",
+    },
+    "calls": {
+        "calls": lambda row: row["call"],
+        "a step": lambda row: row["calls"],
+        "in place, ms": lambda row: row["in_place_ms"],
+        "hot, ms": lambda row: row["hot_ms"],
+    },
+    "sweep": {
+        "runs": lambda row: f"{row['runs']} of {row['steps']} steps: norm {row['norm']}, {row['mixer']}",
+        "tool": lambda row: row["tool"],
+        "seconds": lambda row: f"{row['seconds']} ({row['seconds_low']} to {row['seconds_high']})",
+        "normexp takes of that": lambda row: (
+            f"{row['ratio']} ({row['ratio_low']} to {row['ratio_high']})" if row["ratio"] else ""
+        ),
+    },
+    **{
+        name: {
+            "what": lambda row: row["what"],
+            "median": lambda row: f"{row['median']} {row['unit']}",
+            "quartiles": lambda row: f"{row['low']} to {row['high']}" if row["low"] else "once",
+        }
+        for name in ("overhead", "scaling")
+    },
+    "memory": {
+        "layers": lambda row: row["depth"],
+        "peak, MiB": lambda row: row["peak_mib"],
+        "its own at the end, MiB": lambda row: row["private_mib"],
+    },
+}
+
+
+def table(name: str, rows: Sequence[Row]) -> str:
+    """A benchmark's rows as Markdown."""
+    columns = COLUMNS[name]
+    lines = [list(columns), ["---"] * len(columns), *([cell(row) for cell in columns.values()] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def filled(text: str, folder: Path = FOLDER) -> str:
+    """The page with every table made anew."""
+
+    def made(match: re.Match[str]) -> str:
+        with (folder / f"{match[1]}.csv").open(newline="") as file:
+            return f"<!-- {match[1]} -->\n\n{table(match[1], list(csv.DictReader(file)))}\n\n<!-- end -->"
+
+    return re.sub(r"<!-- (\w+) -->\n.*?<!-- end -->", made, text, flags=re.DOTALL)
+
+
+def main() -> None:
+    """Fill the page, or check it."""
+    old = PAGE.read_text("utf-8")
+    new = filled(old)
+    if "--check" not in sys.argv:
+        PAGE.write_text(new, "utf-8")
+    elif new != old:
+        sys.exit(f"{PAGE} is older than the CSV files: run python -m benchmarks.page")
+
+
+if __name__ == "__main__":
+    main()
