@@ -6,9 +6,17 @@ from pathlib import Path
 import pytest
 
 from normexp import errors, reference
+from normexp.claims import files, reading
 from normexp.cli.app import app
 from normexp.outcome import RULES, TREND
 
+CODES = [
+    errors.EXIT_RUNS_FAILED,
+    errors.EXIT_USAGE,
+    errors.EXIT_VERDICT_DIFFERS,
+    errors.EXIT_SIGINT,
+    errors.EXIT_SIGTERM,
+]
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
 COMMANDS = sorted(set(re.findall(r"normexp ([a-z]+)\b", "\n".join(re.findall(r"`([^`]*)`", README)))))
@@ -30,7 +38,7 @@ def test_the_commands_that_it_names_exist(name: str) -> None:
     assert name in known
 
 
-@pytest.mark.parametrize("code", [errors.EXIT_RUNS_FAILED, errors.EXIT_USAGE, errors.EXIT_SIGINT, errors.EXIT_SIGTERM])
+@pytest.mark.parametrize("code", CODES)
 def test_it_lists_every_exit_code(code: int) -> None:
     table = README.split("## Exit codes")[1].split("\n## ")[0]
     assert re.search(rf"^\|[^|]*\b{code}\b[^|]*\|", table, re.MULTILINE)
@@ -45,3 +53,9 @@ def test_its_pictures_are_there() -> None:
 def test_its_config_is_the_one_that_is_shipped() -> None:
     shown = README.split("## Config")[1].split("```yaml\n")[1].split("```")[0]
     assert shown == (ROOT / "configs" / "lr_scan.yaml").read_text("utf-8")
+
+
+def test_it_counts_the_claims() -> None:
+    article, papers = (reading.load(files.shipped()[name]).claims for name in ("article", "papers"))
+    assert f"Each of its claims, {len(article)} of them," in README
+    assert f"\n{len(papers)} of the literature are in `papers.yaml`" in README
