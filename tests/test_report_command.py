@@ -108,7 +108,11 @@ def test_a_quick_report_stands_apart(folder: Path) -> None:
     assert text.splitlines()[0] == "# My claims (quick)"
     assert "| mine.rests | reproduced (quick) |" in text
     assert "normexp claims mine.yaml --run --scale 0.5" in text
+    assert "--out" not in text
     assert not (folder / OUT).exists()
+    assert run(folder, "claims", "mine.yaml", "--report", "--scale", "0.5", "--out", "else where").exit_code == 0
+    elsewhere = (folder / "else where" / "REPORT.md").read_text()
+    assert "normexp claims mine.yaml --run --scale 0.5 --out 'else where'\n" in elsewhere
 
 
 @pytest.mark.parametrize("ids", [("mine.rests",), ("mine.rests", "mine.quote")])

@@ -51,7 +51,8 @@ def write(file: ClaimFile, verdicts: Sequence[Verdict], out: Path, *, scale: flo
             report.rebuild(store, figures=True)
         pictures = reportfiles.pictures(store.folder)
         sheets[stem] = Sheet(plan=plan, records=evidence.records(plan), pictures=pictures)
-    made = page(file, verdicts, sheets, scale=scale)
+    usual = Path("results") / (file.name if scale == 1.0 else f"{file.name}-quick")
+    made = page(file, verdicts, sheets, scale=scale, more="" if out == usual else f" --out {shlex.quote(str(out))}")
     contents = {
         reportfiles.REPORT: markdown(made),
         reportfiles.WEBPAGE: html(made),
@@ -60,15 +61,20 @@ def write(file: ClaimFile, verdicts: Sequence[Verdict], out: Path, *, scale: flo
     return [reportfiles.write(out, name, content) for name, content in contents.items()]
 
 
-def page(file: ClaimFile, verdicts: Sequence[Verdict], sheets: Mapping[str, Sheet], *, scale: float) -> Page:
-    """The report as blocks; a scale other than 1 says everywhere that it is of quick runs."""
+def page(
+    file: ClaimFile, verdicts: Sequence[Verdict], sheets: Mapping[str, Sheet], *, scale: float, more: str = ""
+) -> Page:
+    """The report as blocks; a scale other than 1 says everywhere that it is of quick runs.
+
+    `more` follows the commands that make it again.
+    """
     parts = (
         _head(file, verdicts, scale),
         _findings(verdicts),
         _lacking(sheets),
         _tables(file, verdicts, sheets),
         _verdicts(verdicts),
-        _commands(file, scale),
+        _commands(file, scale, more),
     )
     return Page(file.title + (" (quick)" if scale != 1.0 else ""), tuple(block for part in parts for block in part))
 
@@ -170,8 +176,9 @@ def _verdicts(verdicts: Sequence[Verdict]) -> Iterator[Block]:
             yield Points(notes)
 
 
-def _commands(file: ClaimFile, scale: float) -> Iterator[Block]:
+def _commands(file: ClaimFile, scale: float, more: str) -> Iterator[Block]:
     quick = "" if scale == 1.0 else " --quick" if scale == QUICK_SCALE else f" --scale {scale:g}"
+    options = quick + more
     name = shlex.quote(called(file))
     example = next((claim.id for claim in file.claims if claim.kind is Kind.SWEEP), file.claims[0].id)
     yield Heading("Make it again")
@@ -180,8 +187,8 @@ def _commands(file: ClaimFile, scale: float) -> Iterator[Block]:
     )
     yield Commands(
         (
-            f"normexp claims {name} --run{quick}",
-            f"normexp claims {name} --report{quick}",
-            f"normexp claims {name} {example}{quick}",
+            f"normexp claims {name} --run{options}",
+            f"normexp claims {name} --report{options}",
+            f"normexp claims {name} {example}{options}",
         )
     )
