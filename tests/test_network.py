@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from normexp.nn import branches
 from normexp.nn.block import Block
 from normexp.nn.init import INITS
 from normexp.nn.network import Network, build, layer_of
@@ -160,3 +161,29 @@ def test_layers_are_counted_from_1() -> None:
     assert layers["blocks.1.mixer.f.qkv.weight"] == 1
     assert layers["blocks.3.ffn.f.fc2.bias"] == 3
     assert layers["final_norm.weight"] == layers["head.weight"] == 4
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3])
+def test_attention_by_its_formula_is_the_fused_kernels(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    q, k, v, upstream = (torch.randn(2, 3, 7, 5, dtype=torch.float64, requires_grad=True) for _ in range(4))
+    found = []
+    for longest in (64, 6):
+        monkeypatch.setattr(branches, "LONGEST", longest)
+        y = branches.attend(q, k, v, scale)
+        found.append((y, *torch.autograd.grad(y, (q, k, v), upstream)))
+    for one, other in zip(*found, strict=True):
+        assert torch.allclose(one, other, rtol=1e-9, atol=1e-12)
+
+
+def test_large_logits_do_not_break_the_gradient_of_attention() -> None:
+    """In float32 it is that of float64, where logits are so large that their rounding is more than 1."""
+    torch.manual_seed(1)
+    q, k, v, upstream = (torch.randn(1, 1, 16, 16) for _ in range(4))
+    grads = []
+    for dtype in (torch.float32, torch.float64):
+        leaf = (3e4 * q).to(dtype).requires_grad_()
+        y = branches.attend(leaf, (3e4 * k).to(dtype), v.to(dtype), None)
+        grads.append(torch.autograd.grad((y * upstream.to(dtype)).sum(), leaf)[0])
+    assert grads[0].isfinite().all()
+    assert float((grads[0] - grads[1]).abs().max()) <= 1e-3 * max(1.0, float(grads[1].abs().max()))

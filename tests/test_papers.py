@@ -68,7 +68,7 @@ OPPOSITES: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "initial_gradient.deepnorm_equal": (initial, "w2_gradients", always([1.0, 1.3])),
     "initial_gradient.peri_bounded": (initial, "w2_gradient_growth", always([1.0, 1.0, 1.3])),
     "initial_gradient.pre_unbounded": (initial, "w2_gradient_growth", always([1.1, 1.2, 1.3])),
-    "initial_gradient.bare_not_finite": (initial, "seen", always({("fc2", "grad_norm", 1): 1e30})),
+    "initial_gradient.bare_not_finite": (initial, "seen", always({("fc2", "grad_norm", 1): math.inf})),
     "initial_norm.rms_statistics": (outputs, "rms_statistics", always((0.5, 1.0))),
     "initial_norm.bounded": (outputs, "largest_output", always(8.0)),
     "initial_norm.invariance": (outputs, "normalized", lambda norm, x_nd: torch.tanh(x_nd)),

@@ -6,6 +6,7 @@ a door `within`, before its last matrix.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
@@ -18,6 +19,24 @@ from normexp.run import RunConfig
 
 MakeNorm = Callable[[str, int], nn.Module]
 """The norm (or nothing) that stands at a door of this branch, by the door's name and the number of features there."""
+
+
+LONGEST = 64
+"""Tokens up to which attention is computed by its formula; its weights are kept, the square of the tokens."""
+
+
+def attend(q_bhtk: Tensor, k_bhtk: Tensor, v_bhtk: Tensor, scale: float | None) -> Tensor:
+    """softmax(scale q k^T) v, (b, h, t, k), each token seeing itself and those before it; scale None is 1 / sqrt(k).
+
+    Longer sequences and 16 bits go through torch's fused kernel, whose backward pass computes the softmax again: where
+    logits are so large that their rounding counts, its gradients overflow long before those of the formula.
+    """
+    tokens, features = q_bhtk.shape[-2:]
+    if tokens > LONGEST or q_bhtk.dtype.itemsize < 4:
+        return functional.scaled_dot_product_attention(q_bhtk, k_bhtk, v_bhtk, is_causal=True, scale=scale)
+    logits_bhtt = q_bhtk @ k_bhtk.transpose(-2, -1) * (1 / math.sqrt(features) if scale is None else scale)
+    later_tt = torch.ones(tokens, tokens, dtype=torch.bool).triu(1)
+    return logits_bhtt.masked_fill(later_tt, -math.inf).softmax(-1) @ v_bhtk
 
 
 class Attention(nn.Module):
@@ -45,8 +64,7 @@ class Attention(nn.Module):
 
     def forward(self, x_btd: Tensor) -> Tensor:
         q_bhtk, k_bhtk, v_bhtk = self.queries_keys_values(x_btd)
-        y_bhtk = functional.scaled_dot_product_attention(q_bhtk, k_bhtk, v_bhtk, is_causal=True, scale=self.scale)
-        y_btd = y_bhtk.transpose(1, 2).reshape(x_btd.shape)
+        y_btd = attend(q_bhtk, k_bhtk, v_bhtk, self.scale).transpose(1, 2).reshape(x_btd.shape)
         return self.out(self.within(y_btd))  # type: ignore[no-any-return]
 
 

@@ -10,13 +10,10 @@ from typing import Any
 from torch import nn
 
 from normexp.nn.block import Block, Branch, Constant, Scaling
-from normexp.nn.branches import Attention, FeedForward, PerToken, RunningMean
+from normexp.nn.branches import LONGEST, Attention, FeedForward, PerToken, RunningMean
 from normexp.nn.rmsnorm import RMSNorm
 from normexp.program import attend, nodes
 from normexp.program.tape import Tape, Value
-
-LONGEST = 64
-"""Tokens of a sequence up to which mixing by plain products is worth its square of weights."""
 
 
 class Lowering:
