@@ -43,7 +43,13 @@ def fixed_gain(width, run):
     return norm
 
 
+class Deaf(nn.Module):
+    def forward(self, x):
+        return x.detach().tanh()
+
+
 MAKERS = {
+    "deaf": lambda width, run: Deaf(),
     "peak": lambda width, run: Peak(width),
     "bare": lambda width, run: nn.LayerNorm(width, elementwise_affine=False),
     "biasless": lambda width, run: nn.LayerNorm(width, bias=False),
@@ -66,7 +72,7 @@ SCHEMES = {
     )
 }
 """
-OWN_NORMS = ("peak", "bare", "biasless", "fixed_gain", "torchs", "squash", "nothing")
+OWN_NORMS = ("deaf", "peak", "bare", "biasless", "fixed_gain", "torchs", "squash", "nothing")
 
 
 @pytest.fixture

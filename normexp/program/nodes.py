@@ -191,7 +191,11 @@ def foreign(tape: Tape, module: nn.Module, x: Value, *shape: int) -> Value:
             leaf, output = kept
             with torch.enable_grad():
                 scalar = (output * grad.view(shape)).sum()  # a gradient handed to torch makes it load sympy
-            found = torch.autograd.grad(scalar, [leaf, *learned], materialize_grads=True)
+            sources = [leaf, *learned]
+            if scalar.requires_grad:
+                found = torch.autograd.grad(scalar, sources, materialize_grads=True)
+            else:
+                found = tuple(map(torch.zeros_like, sources))
             grads[:] = found[0].reshape(flat), *found[1:]
 
         tape.call(differentiate)
