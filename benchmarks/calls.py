@@ -40,7 +40,7 @@ NAMES = {
     "add": "additions of skip paths",
     "forward": "LayerNorm",
     "kernel": "LayerNorm, backward",
-    "<lambda>": "LayerNorm's gradients to their places",
+    "_late": "LayerNorm's gradients to their places",
 }
 """Of a call, by the name of its function."""
 

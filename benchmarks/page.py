@@ -71,6 +71,8 @@ def filled(text: str, folder: Path = FOLDER) -> str:
     """The page with every table made anew."""
 
     def made(match: re.Match[str]) -> str:
+        if not (folder / f"{match[1]}.csv").exists():
+            sys.exit(f"{folder / match[1]}.csv is missing: run python -m benchmarks.{match[1]}")
         with (folder / f"{match[1]}.csv").open(newline="") as file:
             return f"<!-- {match[1]} -->\n\n{table(match[1], list(csv.DictReader(file)))}\n\n<!-- end -->"
 

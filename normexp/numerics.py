@@ -17,7 +17,8 @@ CHANGES: Mapping[int, Callable[[RunConfig], bool]] = MappingProxyType(
     {
         1: lambda run: True,
         2: _has_rms,  # RMSNorm by a kernel of its own: other last digits
-        3: lambda run: run.dtype == "float32",  # programs, attention by its formula: other digits, deaths
+        3: lambda run: run.dtype == "float32",  # gradients by a program: other last digits
+        4: lambda run: run.dtype == "float32" and attends(run),  # attention by its formula: other deaths, too
     }
 )
 """Number of a change, to whether it changed the numbers of a run. A change adds a row, with the next number."""

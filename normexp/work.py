@@ -67,7 +67,8 @@ def work_of(plan: Plan, store: Store, records: Mapping[str, RunRecord], options:
             work.skipped += 1
         else:
             other = None
-            if not (options.force or options.plain) and (record is None or lacking):
+            stale = record is not None and record.stale and options.refresh
+            if not (options.force or options.plain) and (record is None or lacking or stale):
                 other = _elsewhere(store, run_id, options)
             if other is None:
                 work.todo.append(config)

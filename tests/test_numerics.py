@@ -8,8 +8,10 @@ from normexp.run import RunConfig
 @pytest.mark.parametrize(
     ("keys", "number"),
     [
-        ({}, 3),
-        ({"norm": "none"}, 3),
+        ({}, 4),
+        ({"norm": "none"}, 4),
+        ({"mixer": "mean"}, 3),
+        ({"mixer": "linear", "norm": "rms"}, 3),
         ({"dtype": "bfloat16"}, 1),
         ({"dtype": "bfloat16", "norm": "none"}, 1),
         ({"dtype": "bfloat16", "norm": "rms"}, 2),

@@ -186,6 +186,18 @@ def test_force_runs_everything_again(tmp_path: Path) -> None:
     assert len(listener.todo) == 4
 
 
+def test_a_refreshed_run_is_taken_from_a_sweep_that_has_it_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        sweep(tmp_path, plan(name))
+    monkeypatch.setattr("normexp.numerics.CHANGES", {99: lambda run: True})
+    _, first = sweep(tmp_path, plan("one"), refresh=True)
+    _, second = sweep(tmp_path, plan("two"), refresh=True)
+    assert (first.reused, len(first.todo)) == (0, 4)
+    assert (second.reused, len(second.todo)) == (4, 0)
+
+
 def test_stale_runs_are_told_and_refreshed_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep(tmp_path, plan())
     monkeypatch.setattr("normexp.numerics.CHANGES", {99: lambda run: True})

@@ -141,7 +141,7 @@ def _train(config: RunConfig, report: Report, *, save_weights: bool = False, pla
             traces=training.traces,
             weights=_weights(training, config) if save_weights else None,
             seconds=seconds,
-            environment=environment() | ({STEP: PLAIN} if plain else {}),
+            environment=environment() | ({STEP: PLAIN} if training.plain else {}),
         )
 
 

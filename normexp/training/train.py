@@ -28,9 +28,13 @@ Report = Callable[[int, float, float, tuple[float, ...]], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """Numbers, traces, the network as it ended, and the seconds that each part took: data, steps, eval, replay."""
+    """Numbers, traces, the network as it ended, and the seconds that each part took: data, steps, eval, replay.
+
+    `plain`: autograd made every step.
+    """
 
     network: Network
+    plain: bool
     result: Result
     traces: Traces
     seconds: Mapping[str, float]
@@ -121,6 +125,7 @@ def _train(config: RunConfig, report: Report | None, plain: bool) -> Training:
     traces = Traces(curve=session.curve, layers=session.layers, death_layers=death_layers)
     return Training(
         network=session.trainer.network,
+        plain=session.trainer.plain,
         result=_result(session, traces, death),
         traces=traces,
         seconds=watch.seconds,

@@ -108,6 +108,11 @@ class Trainer:
             self.flat.grads.mul_(self.config.clip / grad_norm)
         self.optimizer.step(lr)
 
+    @property
+    def plain(self) -> bool:
+        """Whether autograd makes every step: where that was asked for, in 16 bits, and where programs do not work."""
+        return not self._by_program
+
     @torch.no_grad()
     def evaluate(self) -> float:
         """Validation loss, in nats."""
