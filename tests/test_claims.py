@@ -135,8 +135,8 @@ CASES: dict[str, tuple[dict[str, Any], list[pd.DataFrame], list[pd.DataFrame], l
     ),
     "changes": (
         {"before": "max_logit_at_init", "after": "max_logit_after", "towards": "rising", "times": 2.0},
-        [logits(2, 4.1)],
-        [logits(2, 3.9), logits(4.1, 2)],
+        [logits(2, 4.1), logits(0, 1e-9), logits(-0.1, 0.1)],
+        [logits(2, 3.9), logits(4.1, 2), logits(0, 0), logits(0, -1), logits(-0.1, -0.3), logits(-0.1, -0.06)],
         [logits(2, 5, count=2), logits(math.nan, 5)],
     ),
     "trend": (
@@ -233,6 +233,22 @@ def test_differences_of_infinities() -> None:
     assert not Difference((0.0, math.inf)).above_zero
     assert Difference((math.inf, math.inf)).above_zero
     assert Difference((0.1,)).above_zero, "one seed has no interval"
+
+
+def test_infinities_of_both_signs_have_no_mean() -> None:
+    gap = Difference((math.inf, -math.inf, 0.1))
+    assert math.isnan(gap.mean)
+    assert not gap.above_zero
+    assert gap.text == "undefined"
+    finding = check("lower", norms([2.0, "nan@20", 2.0], ["nan@20", 2.0, 2.3]))
+    assert not finding.holds
+    assert finding.measured.endswith("difference undefined")
+
+
+def test_a_measure_may_fall_to_or_from_zero() -> None:
+    for before, after, holds in ((4.1, 2, True), (3.9, 2, False), (1, 0, True), (0, 0, False), (0, 1, False)):
+        with_ = CASES["changes"][0] | {"towards": "falling"}
+        assert CHECKS["changes"].function(logits(before, after), 3, **with_).holds is holds
 
 
 def test_along_a_key_each_side_is_at_its_best() -> None:

@@ -62,6 +62,9 @@ class Difference:
 
     @property
     def mean(self) -> float:
+        """NaN where infinities of both signs are among the differences."""
+        if {math.inf, -math.inf} <= set(self.values):
+            return math.nan
         return statistics.fmean(self.values)
 
     @property

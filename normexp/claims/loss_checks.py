@@ -133,8 +133,9 @@ def changes(
     """One measure of a run becomes another, larger or smaller by more than this factor, in every run."""
     cell = of.one_cell(frame, of_runs, needed)
     first, last = of.measured(cell, before, needed), of.measured(cell, after, needed)
-    ratios = [last[seed] / first[seed] for seed in first if seed in last]
-    holds = all(ratio > times if towards == "rising" else ratio < 1 / times for ratio in ratios)
+    pairs = [(first[seed], last[seed]) for seed in first if seed in last]
+    rises = pairs if towards == "rising" else [(late, early) for early, late in pairs]
+    holds = all(high - low > (times - 1) * abs(low) for low, high in rises)  # undivided: a measure may be 0 at first
     names = of.measure_text(before), of.measure_text(after)
     told = f"{cell.text(before)} to {cell.text(after)}"
     return of.finding(
