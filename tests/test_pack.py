@@ -22,9 +22,10 @@ from normexp.errors import UserError
 from normexp.plan import Plan
 from normexp.record import CurveRow, RunRecord, SignalRow, Status, Traces
 from normexp.results import codec, compact, library
+from normexp.results import pack as packing
 from normexp.results.pack import pack, unpack
 from normexp.results.store import CURVE, DEATH, LAYERS, LOG, MANIFEST, PACK, RUN, RUNS, SWEEP, Store
-from normexp.views import figuredata, report
+from normexp.views import figuredata, report, repro
 from normexp.work import Options, work_of
 
 NUMBERS = st.floats() | st.floats(width=32) | st.integers(-3, 3).map(float)
@@ -341,3 +342,112 @@ def test_a_copy_that_has_changed_since_is_not_taken_for_the_same(store: Store, p
     shutil.rmtree(there / "other" / RUNS)
     with pytest.raises(UserError, match="has not got it"):
         unpack(there / "other" / PACK)
+
+
+def test_an_interrupted_unpack_goes_on(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pack(store)
+    path = carried(store, tmp_path)
+    written: list[Path] = []
+
+    def until_the_second(folder: Path, files: dict[str, bytes], last: str) -> None:
+        if len(written) == 2:
+            raise KeyboardInterrupt
+        written.append(folder)
+        write(folder, files, last)
+
+    write = packing._write
+    monkeypatch.setattr(packing, "_write", until_the_second)
+    with pytest.raises(KeyboardInterrupt):
+        unpack(path)
+    monkeypatch.undo()
+    assert len(Store(path.parent).ended()) == 2
+    assert not (path.parent / MANIFEST).exists(), "it would count as a whole sweep"
+    assert library.waiting(path.parent.parent) == [path]
+    restored = unpack(path)
+    assert (restored.runs, restored.kept) == (2, 2)
+    assert library.waiting(path.parent.parent) == []
+    assert len(Store(path.parent).records()) == 4
+
+
+def test_a_pack_waits_while_its_folder_lacks_a_run_of_it(store: Store, plan: Plan) -> None:
+    path = pack(store).path
+    assert library.waiting(store.folder) == []
+    shutil.rmtree(store.folder / RUNS / list(plan.configs)[3])
+    assert library.waiting(store.folder) == [path]
+    unpack(path)
+    assert library.waiting(store.folder) == []
+
+
+def test_packing_again_keeps_the_runs_that_only_the_pack_has(store: Store, plan: Plan, tmp_path: Path) -> None:
+    other = copied(store, plan)
+    run_ids = list(plan.configs)
+    for one in (store, other):
+        pack(one, [store, other])
+    before = {name: (store.folder / RUNS / run_ids[0] / name).read_bytes() for name in (LOG, LAYERS)}
+    for one in (store, other):
+        shutil.rmtree(one.folder / RUNS / run_ids[0])
+        (one.folder / RUNS / run_ids[1] / RUN).write_text("{")
+    changed = made.done(plan.configs[run_ids[0]], 1.7)
+    assert pack(other).runs == 3, "with the traces that the other pack has"
+    store.write(changed)
+    assert pack(store).runs == 4
+    path = carried(other, tmp_path)
+    assert unpack(path).runs == 3
+    new = {name: (path.parent / RUNS / run_ids[0] / name).read_bytes() for name in before}
+    assert new[LOG] == before[LOG]
+    layers = [plain(codec.signal_from_csv(text[LAYERS].decode())) for text in (new, before)]
+    assert layers[0] == layers[1]
+    assert Store(path.parent).traces(run_ids[0]).curve[-1].val_loss == 1.9
+    assert Store(path.parent).records()[run_ids[1]].result is not None
+
+
+def test_what_no_point_asks_for_leaves_the_pack_once_it_is_in_the_folder(store: Store, plan: Plan) -> None:
+    pack(store)
+    fewer = made.plan({"norm": ["ln"], "lr": [1e-3, 1e-2]}, depth=2)
+    store.begin(fewer, ["sweep"], force=False)
+    shutil.rmtree(store.folder / RUNS / list(plan.configs)[2])
+    assert pack(store).runs == 3, "the third would be lost"
+    unpack(store.folder / PACK)
+    assert pack(store).runs == 2
+
+
+def test_a_run_that_is_being_written_is_left_out_and_told(
+    store: Store, plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver removes run.json first, and writes it last."""
+    lost, written = list(plan.configs)[:2]
+    read_those = packing.read_those
+
+    def meanwhile(folder: Path, names: Sequence[str]) -> dict[str, bytes]:
+        if folder.name == lost:
+            (folder / RUN).unlink(missing_ok=True)
+        found = read_those(folder, names)
+        if folder.name == written and CURVE in names:
+            store.write(made.done(plan.configs[written], 1.7))
+        return found
+
+    monkeypatch.setattr(packing, "read_those", meanwhile)
+    packed = pack(store)
+    assert packed.runs == 2
+    assert [run_id in warning for run_id, warning in zip((lost, written), packed.warnings, strict=True)] == [True, True]
+    assert "is being written" in packed.warnings[0]
+    assert unpack(carried(store, tmp_path)).runs == 2
+
+
+def test_an_unpacked_run_is_reproduced_but_for_its_gradient_norms(store: Store, plan: Plan, tmp_path: Path) -> None:
+    pack(store)
+    other = Store(unpack(carried(store, tmp_path)).folder)
+    for run_id in list(plan.configs)[:3]:
+        stored, now = other.read(run_id), store.read(run_id)
+        assert stored is not None
+        assert now is not None
+        assert now.traces is not None
+        assert repro.identical(stored, now)
+        told = repro.verdict(stored, now)[0]
+        assert told.startswith("bit-identical over ")
+        assert told.endswith("; gradient norms are not stored (packing leaves them out) and were not compared")
+        assert "gradient" not in repro.verdict(now, now)[0]
+        rows = list(now.traces.curve)
+        rows[5] = replace(rows[5], train_loss=0.0)
+        assert repro.verdict(stored, replace(now, traces=Traces(curve=rows)))[0].startswith("differs first at step 5: ")
+        assert not repro.identical(now, stored), "norms that are not made now are a difference"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from normexp.errors import UserError
@@ -47,6 +47,21 @@ def write_atomically(path: Path, content: str | bytes) -> None:
                 temporary.unlink(missing_ok=True)
             raise
         sync_folder(path.parent)
+
+
+def read(path: Path) -> bytes:
+    """The content of a file. Raises StorageError."""
+    with storage_errors(path, "read"):
+        return path.read_bytes()
+
+
+def read_those(folder: Path, names: Iterable[str]) -> dict[str, bytes]:
+    """The files that are there, by name, though another process may remove one meanwhile. Raises StorageError."""
+    found: dict[str, bytes] = {}
+    for name in names:
+        with storage_errors(folder / name, "read"), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            found[name] = (folder / name).read_bytes()
+    return found
 
 
 def make_folder(folder: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from normexp.errors import UserError
 from normexp.record import RunRecord
-from normexp.results.store import MANIFEST, PACK, RUN, RUNS, Store
+from normexp.results.store import PACK, RUN, RUNS, Store
 
 MOST_IDS = 10
 """Ids that are listed where a part of one fits several."""
@@ -40,8 +40,18 @@ def packs(folder: Path) -> list[Path]:
 
 
 def waiting(out: Path) -> list[Path]:
-    """The packs of sweeps of which nothing else is there."""
-    return [path for path in packs(out) if not (path.parent / MANIFEST).exists()]
+    """The packs that name a run which their folder lacks, whose folder has no manifest yet, or that are damaged."""
+    return [path for path in packs(out) if _waits(path)]
+
+
+def _waits(path: Path) -> bool:
+    from normexp.results.pack import named
+
+    store = Store(path.parent)
+    try:
+        return not store.exists() or bool(named(path) - store.ended())
+    except UserError:
+        return True  # to restore it tells what is wrong with it
 
 
 def records(out: Path) -> dict[str, RunRecord]:

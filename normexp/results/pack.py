@@ -6,12 +6,13 @@ byte, and its curve and layers in short form (`normexp.results.compact`). Weight
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import lzma
 import re
 import tarfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Any
 from normexp.errors import UserError
 from normexp.record import RunRecord
 from normexp.results import codec, compact, manifest
-from normexp.results.atomic import make_folder, storage_errors, write_atomically
+from normexp.results.atomic import make_folder, read, read_those, storage_errors, write_atomically
 from normexp.results.store import CURVE, DEATH, LAYERS, LOG, MANIFEST, PACK, RUN, RUNS, SAFE, SWEEP, Store
 
 FILTERS: list[dict[str, Any]] = [
@@ -63,17 +64,21 @@ class Restored:
 def pack(store: Store, among: Sequence[Store] = ()) -> Packed:
     """Write a sweep's pack, in place of any older one; equal runs give equal bytes.
 
-    Traces that came from a sweep of `among`, which stays beside this one, are told by its name alone. Raises UserError.
+    Traces that came from a sweep of `among`, which stays beside this one, are told by its name alone. Runs of the older
+    pack that the folder lacks stay in it. Raises UserError.
     """
     beside = {other.folder.name: other for other in among}
     records = {name: other.records() for name, other in beside.items()}
-    runs = {run_id: _run_files(store, run_id) for run_id in store.records()}
+    runs = _run_by_run(store)
     for run_id, files in runs.items():
         origin = _origin(records, store.folder.name, run_id)
-        if origin != store.folder.name and _raw(beside[origin], run_id) == _raw(store, run_id):
+        if origin != store.folder.name and _digest(_run_files(beside[origin], run_id)) == _digest(files):
             told = f"{origin} {_digest(files)}\n".encode()
             runs[run_id] = {name: files[name] for name in files if name not in TRACES} | {REUSED: told}
-    top = {name: _read(store.folder / name) for name in (SWEEP, MANIFEST) if (store.folder / name).is_file()}
+    path = store.folder / PACK
+    lacking = named(path) - runs.keys() - set(store.strays()) if path.is_file() else set()
+    runs |= _parts(path, lacking, short=True)[1] if lacking else {}
+    top = read_those(store.folder, (SWEEP, MANIFEST))
     members = {
         f"{RUNS}/{run_id}/{name}": files[name]
         for name in (RUN, LOG, REUSED, *TRACES)  # like beside like is smaller
@@ -81,8 +86,20 @@ def pack(store: Store, among: Sequence[Store] = ()) -> Packed:
         if name in files
     }
     data = lzma.compress(_tar(top | members), filters=FILTERS)
-    write_atomically(store.folder / PACK, data)
-    return Packed(path=store.folder / PACK, runs=len(runs), size_bytes=len(data), warnings=tuple(store.warnings))
+    write_atomically(path, data)
+    return Packed(path=path, runs=len(runs), size_bytes=len(data), warnings=tuple(store.warnings))
+
+
+def _run_by_run(store: Store) -> dict[str, Files]:
+    """What is packed of each run that has ended, but for those that a driver writes at this moment, with a warning."""
+    runs: dict[str, Files] = {}
+    for run_id in store.records():
+        folder, files = store.folder / RUNS / run_id, _run_files(store, run_id)
+        if RUN in files and read_those(folder, (RUN,)) == {RUN: files[RUN]}:
+            runs[run_id] = files
+        else:
+            store.warnings.append(f"{folder} is being written, and was not read: pack again")
+    return runs
 
 
 def _origin(records: Mapping[str, Mapping[str, RunRecord]], name: str, run_id: str) -> str:
@@ -105,21 +122,31 @@ def unpack(path: Path) -> Restored:
     top, runs = _parts(path)
     folder, store = path.parent, Store(path.parent)
     with store.lock():
-        for name, content in top.items():
-            if not (folder / name).exists():
-                write_atomically(folder / name, content)
         there = store.ended()
         for run_id, files in runs.items():
             if run_id not in there:
-                _write(folder / RUNS / run_id, files)
+                _write(folder / RUNS / run_id, files, RUN)
+        _write(folder, {name: top[name] for name in top if not (folder / name).exists()}, MANIFEST)
     return Restored(folder=folder, runs=len(runs.keys() - there), kept=len(runs.keys() & there))
+
+
+def named(path: Path) -> set[str]:
+    """Ids of the runs that a pack holds; their records come before all else of them. Raises UserError."""
+    found = set()
+    with _intact(path), storage_errors(path, "read"), tarfile.open(path, "r|xz") as tar:
+        for member in tar:
+            fits = MEMBER.fullmatch(member.name)
+            if fits and fits[2] != RUN:
+                break
+            found |= {fits[1]} if fits else set()
+    return found
 
 
 def _run_files(store: Store, run_id: str) -> Files:
     """A run's files as they are packed. Raises UserError."""
     folder = store.folder / RUNS / run_id
-    found = {name: _read(folder / name) for name in (RUN, LOG) if (folder / name).is_file()}
-    for name, content in _raw(store, run_id).items():
+    found = read_those(folder, (RUN, LOG))
+    for name, content in read_those(folder, TRACES).items():
         try:
             found[name] = TRACES[name][0](content.decode("utf-8")).encode()
         except ValueError as fault:
@@ -127,37 +154,39 @@ def _run_files(store: Store, run_id: str) -> Files:
     return found
 
 
-def _raw(store: Store, run_id: str) -> Files:
-    folder = store.folder / RUNS / run_id
-    return {name: _read(folder / name) for name in TRACES if (folder / name).is_file()}
-
-
 def _digest(files: Files) -> str:
     """Of the short forms of a run's traces."""
     return hashlib.sha256(b"".join(name.encode() + files[name] for name in TRACES if name in files)).hexdigest()
 
 
-def _write(folder: Path, files: Files) -> None:
-    """The files of a run; run.json comes last, for with it the run counts."""
+def _write(folder: Path, files: Files, last: str) -> None:
+    """The files of a folder; that with which it counts comes last."""
     make_folder(folder)
-    for name in sorted(files, key=RUN.__eq__):
+    for name in sorted(files, key=last.__eq__):
         write_atomically(folder / name, files[name])
 
 
-def _parts(path: Path) -> tuple[Files, dict[str, Files]]:
-    """The files of the folder itself, and those of each run, as they are written. Raises UserError."""
-    try:
-        top, runs = _sorted(_untar(lzma.decompress(_read(path))))
+def _parts(path: Path, only: Collection[str] = (), *, short: bool = False) -> tuple[Files, dict[str, Files]]:
+    """Files of the folder itself, and of each run (or `only` these), as written or `short`. Raises UserError."""
+    with _intact(path):
+        top, runs = _sorted(_untar(lzma.decompress(read(path))))
+        runs = {run_id: files for run_id, files in runs.items() if run_id in only or not only}
         _check(top, runs)
         others: dict[str, Callable[[str], Files]] = {}
         for run_id, files in runs.items():
             if REUSED in files:
                 files |= _reused(path.parent.parent, run_id, files.pop(REUSED).decode("utf-8"), others)
-            for name in TRACES.keys() & files.keys():
+            for name in () if short else TRACES.keys() & files.keys():
                 files[name] = TRACES[name][1](files[name].decode("utf-8")).encode()
+    return top, runs
+
+
+@contextlib.contextmanager
+def _intact(path: Path) -> Iterator[None]:
+    try:
+        yield
     except (lzma.LZMAError, tarfile.TarError, EOFError, ValueError) as fault:
         raise UserError(f"{path} is damaged, and nothing of it was restored: {fault}") from fault
-    return top, runs
 
 
 def _sorted(members: Files) -> tuple[Files, dict[str, Files]]:
@@ -182,7 +211,7 @@ def _reused(out: Path, run_id: str, told: str, others: dict[str, Callable[[str],
         raise ValueError(f"{name[:80]!r} is the name of no sweep")
     if name not in others:
         if (out / name / PACK).is_file():
-            packed = _sorted(_untar(lzma.decompress(_read(out / name / PACK))))[1]
+            packed = _sorted(_untar(lzma.decompress(read(out / name / PACK))))[1]
             others[name] = lambda wanted: packed.get(wanted, {})
         else:
             others[name] = partial(_run_files, Store(out / name))
@@ -222,14 +251,6 @@ def _tar(files: Mapping[str, bytes]) -> bytes:
 
 
 def _untar(data: bytes) -> Files:
-    files: Files = {}
     with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar:
-        for member in tar:
-            content = tar.extractfile(member) if member.isfile() else None
-            files[member.name] = content.read() if content is not None else b""
-    return files
-
-
-def _read(path: Path) -> bytes:
-    with storage_errors(path, "read"):
-        return path.read_bytes()
+        files = ((member.name, tar.extractfile(member) if member.isfile() else None) for member in tar)
+        return {name: file.read() if file is not None else b"" for name, file in files}

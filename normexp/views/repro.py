@@ -12,13 +12,17 @@ from normexp.record import CurveRow, RunRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """`first_difference` is a step, None where all agree; there, `column` of the curve is `stored` and `now`."""
+    """`first_difference` is a step, None where all agree; there, `column` of the curve is `stored` and `now`.
+
+    `norms_lacking`: gradient norms that are not stored were not compared.
+    """
 
     steps: int
     first_difference: int | None
     column: str = ""
     stored: float | None = None
     now: float | None = None
+    norms_lacking: bool = False
 
 
 COLUMNS = tuple(field.name for field in dataclasses.fields(CurveRow))
@@ -31,17 +35,26 @@ def check(stored: RunRecord) -> None:
 
 
 def compare(stored: Sequence[CurveRow], now: Sequence[CurveRow]) -> Comparison:
-    """Row by row, bit by bit (NaN equals NaN)."""
-    for one, other in zip(stored, now, strict=False):
+    """Row by row, bit by bit (NaN equals NaN), but for gradient norms that are not stored, as in unpacked runs."""
+    lacking = False
+    for one, row in zip(stored, now, strict=False):
+        left_out = one.step > 0 and one.grad_norm is None and row.grad_norm is not None
+        lacking = lacking or left_out
+        other = dataclasses.replace(row, grad_norm=None) if left_out else row
         if repr(one) != repr(other):
             column = next(c for c in COLUMNS if repr(getattr(one, c)) != repr(getattr(other, c)))
-            stored_value, now_value = getattr(one, column), getattr(other, column)
             return Comparison(
-                steps=other.step, first_difference=other.step, column=column, stored=stored_value, now=now_value
+                steps=other.step,
+                first_difference=other.step,
+                column=column,
+                stored=getattr(one, column),
+                now=getattr(other, column),
+                norms_lacking=lacking,
             )
     if len(stored) != len(now):
-        return Comparison(steps=min(len(stored), len(now)), first_difference=min(len(stored), len(now)))
-    return Comparison(steps=len(now) - 1, first_difference=None)
+        short = min(len(stored), len(now))
+        return Comparison(steps=short, first_difference=short, norms_lacking=lacking)
+    return Comparison(steps=len(now) - 1, first_difference=None, norms_lacking=lacking)
 
 
 def verdict(stored: RunRecord, now: RunRecord) -> list[str]:
@@ -55,6 +68,8 @@ def verdict(stored: RunRecord, now: RunRecord) -> list[str]:
         lines = [
             f"differs first at step {found.first_difference}: stored {found.column} {found.stored!r}, now {found.now!r}"
         ]
+    if found.norms_lacking:
+        lines[0] += "; gradient norms are not stored (packing leaves them out) and were not compared"
     names = sorted({*stored.environment, *now.environment})
     for name in names:
         then, today = stored.environment.get(name, "unknown"), now.environment.get(name, "unknown")
