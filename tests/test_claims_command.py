@@ -5,19 +5,25 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
 import pytest
+import records
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from normexp.claims import trial
 from normexp.claims.checks import CHECKS
 from normexp.claims.computed import COMPUTED
+from normexp.claims.evidence import Evidence
 from normexp.claims.measures import MEASURES
 from normexp.claims.reading import load
 from normexp.cli.app import app
+from normexp.record import Status
+from normexp.results import pack as packing
+from normexp.results.store import PACK, Store
 from normexp.views import claims as view
 from normexp.views import report
 
@@ -154,6 +160,55 @@ def test_stale_runs_are_missing_runs(folder: Path, ran: Result, tmp_path: Path) 
     assert "its runs: 0 of 2 needed runs done, 2 stale: --run makes them again" in done.stdout
     again = run(folder, "mine.yaml", "mine.learns", "--run", "--out", str(tmp_path / "results" / "mine"))
     assert "Verdict: only when learning at 1e-2." in again.stdout
+
+
+def test_failed_runs_are_made_again(folder: Path, ran: Result, tmp_path: Path) -> None:
+    assert ran.exit_code == 0
+    shutil.copytree(folder / "results", tmp_path / "results")
+    store = Store(tmp_path / "results" / "mine" / "pair")
+    run_id, record = next(iter(store.records().items()))
+    store.write(records.failed(record.config))
+    again = run(folder, "mine.yaml", "mine.learns", "--run", "--out", str(tmp_path / "results" / "mine"))
+    assert again.exit_code == 0, again.stderr
+    assert store.records()[run_id].status is Status.DONE
+
+
+def test_runs_that_a_pack_alone_has_are_restored_beside_others(folder: Path, ran: Result, tmp_path: Path) -> None:
+    assert ran.exit_code == 0
+    shutil.copytree(folder / "results", tmp_path / "results")
+    out, store = str(tmp_path / "results" / "mine"), Store(tmp_path / "results" / "mine" / "pair")
+    packing.pack(store)
+    lost = sorted(store.ended())[0]
+    shutil.rmtree(store.folder / "runs" / lost)
+    with store.lock():
+        busy = run(folder, "mine.yaml", "mine.learns", "--out", out)
+    assert busy.exit_code == 0, busy.stderr
+    assert "warning: " in busy.stderr
+    assert "in use" in busy.stderr
+    assert lost not in store.ended()
+    done = run(folder, "mine.yaml", "mine.learns", "--out", out)
+    assert f"1 run restored from {PACK}, {len(store.ended()) - 1} there already" in done.stderr
+    assert lost in store.ended()
+    (store.folder / PACK).write_bytes(b"no pack")
+    damaged = run(folder, "mine.yaml", "mine.learns", "--out", out)
+    assert damaged.exit_code == 0
+    assert "is damaged" in damaged.stderr
+
+
+@pytest.mark.parametrize("good", ["a_first", "b_second"])
+@pytest.mark.parametrize("other", ["failed", "stale"])
+def test_of_two_sweeps_the_run_that_counts_is_taken(tmp_path: Path, good: str, other: str) -> None:
+    plan = records.plan({"norm": ["ln"]}, depth=1)
+    run_id, config = next(iter(plan.configs.items()))
+    usable = records.done(config, 1.9)
+    useless = records.failed(config) if other == "failed" else replace(records.done(config, 1.8), numerics=0)
+    for name in ("a_first", "b_second"):
+        store = Store(tmp_path / name)
+        store.begin(plan, [], force=False)
+        store.write(usable if name == good else useless)
+    found = Evidence(tmp_path).records(plan)[run_id]
+    assert found.status is Status.DONE
+    assert not found.stale
 
 
 @pytest.mark.parametrize("columns", [80, 160])

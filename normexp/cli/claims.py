@@ -47,7 +47,7 @@ def claims(
 ) -> None:
     """Each claim of a text with its verdict: from stored runs, a calculation made now, or its source.
 
-    Runs that are there as runs.tar.xz alone are restored first.
+    Runs that are there in runs.tar.xz alone are restored first.
     Exits with 3 where a verdict on full runs differs from the one that the file expects.
     """
     from normexp.claims import trial
@@ -79,13 +79,20 @@ def claims(
 
 
 def _restore(folder: Path) -> None:
-    """Unpack the runs of sweeps that are there as packs alone."""
+    """Unpack what packs hold and their folders lack. Where other runs are there, a fault is no more than a warning."""
     from normexp.cli.pack import restore
     from normexp.cli.show import say
+    from normexp.errors import UserError
     from normexp.results import library
+    from normexp.results.store import Store
 
     for path in library.waiting(folder):
-        say(restore(path))
+        try:
+            say(restore(path))
+        except UserError as fault:
+            if not Store(path.parent).exists():
+                raise
+            say(f"warning: {fault}")
 
 
 def _report(file: ClaimFile, verdicts: list[Verdict], folder: Path, scale: float, *, redraw: bool) -> None:
@@ -110,6 +117,7 @@ def _run(file: ClaimFile, chosen: list[Claim], folder: Path, scale: float, jobs:
             out=folder,
             jobs=jobs,
             executor=executor,
+            retry_failed=True,
             refresh=True,
             only=only,
             beside=beside(folder),
