@@ -153,14 +153,14 @@ def test_losses_are_the_same_to_the_bit_wherever_and_in_whatever_order() -> None
     assert len({tuple(curve) for curve in curves[0].values()}) == 3
 
 
-@pytest.mark.parametrize("norm", ["ln", "rms", "bn"])
-def test_a_training_loads_neither_the_compiler_nor_sympy(norm: str) -> None:
-    code = f"""
+def test_a_training_loads_neither_the_compiler_nor_sympy() -> None:
+    code = """
 import sys
 from normexp.run import RunConfig
 from normexp.training.train import train
-train(RunConfig(depth=1, width=8, heads=2, norm={norm!r}, steps=2))
-print(sorted({{"torch._dynamo", "sympy"}} & set(sys.modules)))
+for norm in ("ln", "rms", "bn"):
+    train(RunConfig(depth=1, width=8, heads=2, norm=norm, steps=2))
+print(sorted({"torch._dynamo", "sympy"} & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

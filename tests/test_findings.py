@@ -19,9 +19,10 @@ def outcome(setting, **keys: object) -> Outcome:
     return verdict.outcome
 
 
-def test_20_layers_without_a_norm_die_at_a_high_rate() -> None:
-    outcomes = [outcome(TRANSFORMER, norm="none", lr=1e-2, seed=seed, steps=100) for seed in range(3)]
-    assert outcomes.count(Outcome.NONFINITE) >= 2
+@pytest.mark.parametrize("seeds", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_20_layers_without_a_norm_die_at_a_high_rate(seeds: int) -> None:
+    outcomes = [outcome(TRANSFORMER, norm="none", lr=1e-2, seed=seed, steps=100) for seed in range(seeds)]
+    assert outcomes.count(Outcome.NONFINITE) > seeds / 2
 
 
 @pytest.mark.slow
