@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from normexp.claims import findings as of
@@ -102,22 +102,29 @@ def above(
     frame: pd.DataFrame, needed: int, *, value: float, of_runs: Selection = NOTHING, measure: str = LOSS
 ) -> Finding:
     """A measure is above this value in every run."""
-    cell = of.one_cell(frame, of_runs, needed)
-    numbers = of.measured(cell, measure, needed)
-    told = f"{_ends(numbers.values())} against {value:g}"
-    name = of.measure_text(measure)
-    return of.finding([cell], min(numbers.values()) > value, told, f"{name} of {cell.name} by seed: {told}")
+    return _every(frame, needed, lambda numbers: min(numbers) > value, value, of_runs, measure)
 
 
 def below(
     frame: pd.DataFrame, needed: int, *, value: float, of_runs: Selection = NOTHING, measure: str = LOSS
 ) -> Finding:
     """A measure is below this value in every run."""
+    return _every(frame, needed, lambda numbers: max(numbers) < value, value, of_runs, measure)
+
+
+def _every(
+    frame: pd.DataFrame,
+    needed: int,
+    holds: Callable[[Collection[float]], bool],
+    value: float,
+    of_runs: Selection,
+    measure: str,
+) -> Finding:
     cell = of.one_cell(frame, of_runs, needed)
-    numbers = of.measured(cell, measure, needed)
-    told = f"{_ends(numbers.values())} against {value:g}"
+    numbers = of.measured(cell, measure, needed).values()
+    told = f"{_ends(numbers)} against {value:g}"
     name = of.measure_text(measure)
-    return of.finding([cell], max(numbers.values()) < value, told, f"{name} of {cell.name} by seed: {told}")
+    return of.finding([cell], holds(numbers), told, f"{name} of {cell.name} by seed: {told}")
 
 
 def changes(
