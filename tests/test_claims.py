@@ -251,6 +251,14 @@ def test_a_measure_may_fall_to_or_from_zero() -> None:
         assert CHECKS["changes"].function(logits(before, after), 3, **with_).holds is holds
 
 
+def test_a_change_is_one_of_the_same_run() -> None:
+    apart = logits(2, 5, count=6)
+    apart.loc[:2, "max_logit_at_init"] = math.nan
+    apart.loc[3:, "max_logit_after"] = math.nan
+    with pytest.raises(Thin, match="known of 0 of 3 needed runs"):
+        CHECKS["changes"].function(apart, 3, **CASES["changes"][0])
+
+
 def test_along_a_key_each_side_is_at_its_best() -> None:
     given = both((LOW, MID, HIGH), (HIGH, LOW, DEAD))
     finding = CHECKS["lower"].function(given, 3, better=PRE, worse=POST, over="lr")

@@ -12,7 +12,7 @@ from normexp.claims import findings as of
 from normexp.claims.claim import NOTHING, Finding, Selection
 from normexp.claims.findings import LOSS, Cell
 from normexp.keys import Value
-from normexp.views.labels import loss_text, value_text
+from normexp.views.labels import loss_text, plural, value_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -141,6 +141,8 @@ def changes(
     cell = of.one_cell(frame, of_runs, needed)
     first, last = of.measured(cell, before, needed), of.measured(cell, after, needed)
     pairs = [(first[seed], last[seed]) for seed in first if seed in last]
+    if len(pairs) < needed:
+        raise of.Thin(f"{cell.name}: {before} and {after} are known of {len(pairs)} of {plural(needed, 'needed run')}")
     rises = pairs if towards == "rising" else [(late, early) for early, late in pairs]
     holds = all(high - low > (times - 1) * abs(low) for low, high in rises)  # undivided: a measure may be 0 at first
     names = of.measure_text(before), of.measure_text(after)
