@@ -13,8 +13,18 @@ EXIT_SIGTERM = 143
 
 
 class UserError(Exception):
-    """Input that the user must mend: every complaint at once, one line each; the program exits with 2."""
+    """Input that the user must mend: every complaint at once, one line each; the program exits with 2.
+
+    What they quote may hold anything: characters that cannot be printed are escaped.
+    """
 
     def __init__(self, *complaints: str) -> None:
-        super().__init__("\n".join(complaints))
-        self.complaints: Sequence[str] = complaints
+        self.complaints: Sequence[str] = tuple(map(printable, complaints))
+        super().__init__("\n".join(self.complaints))
+
+
+def printable(text: str) -> str:
+    """The text on one line, with control characters and the like as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -22,6 +22,19 @@ GUARD = 10**9
 """An upper bound from here on only keeps numbers representable."""
 NONE_WORDS = frozenset({"none", "null", "~", ""})
 """Spellings (case folded) that mean the choice `none`."""
+ELSEWHERE = {
+    **dict.fromkeys(("layer", "layernorm", "layernormalization"), "ln"),
+    **dict.fromkeys(("rmsnorm", "rootmeansquare"), "rms"),
+    **dict.fromkeys(("batch", "batchnorm", "batchnorm1d"), "bn"),
+    **dict.fromkeys(("dynamictanh", "tanh"), "dyt"),
+    **{"scalenorm": "scale", "l2norm": "l2", "identity": "none"},
+    **dict.fromkeys(("prenorm", "preln"), "pre"),
+    **dict.fromkeys(("postnorm", "postln"), "post"),
+    **dict.fromkeys(("layers", "nlayer", "nlayers", "numlayers", "blocks"), "depth"),
+    **{"learningrate": "lr", "batchsize": "batch", "dmodel": "width", "scheme": "position", "gradclip": "clip"},
+    **dict.fromkeys(("epochs", "iterations", "updates"), "steps"),
+}
+"""What others call a key or a choice, in small letters and digits, to its name here; for hints alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,9 +130,9 @@ class Key:
             return "none"
         if word in words:
             return word
-        near = difflib.get_close_matches(word, words, n=1)
+        meant = near_to(word, words)
         missing = "; give the file of a plugin's with --plugin" if self.extensible else ""
-        hint = f"; did you mean {near[0]}?" if near else missing
+        hint = f"; did you mean {meant}?" if meant else missing
         raise ValueError(f"{text!r} is not one of {', '.join(words)}{hint}")
 
     def _number(self, text: str) -> int | float:
@@ -139,3 +152,9 @@ class Key:
         if re.match(r"[0-9]+(:[0-9]+)+\Z", text):
             raise ValueError(f"{text!r} is a base-60 number to YAML: write it in plain digits")
         raise ValueError(f"{text!r} is not a number")
+
+
+def near_to(word: str, words: Collection[str]) -> str:
+    """The one of the words that `word`, in small letters, was meant for; empty for none."""
+    meant = ELSEWHERE.get(re.sub(r"[^a-z0-9]", "", word), "")
+    return meant if meant in words else next(iter(difflib.get_close_matches(word, words, n=1)), "")

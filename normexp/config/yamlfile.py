@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import yaml
 
 from normexp.errors import UserError
+from normexp.keys import near_to
 
 MAX_TEXT = 2**18
 """Characters of the longest text that is read."""
@@ -191,8 +191,8 @@ def dotted(where: str, key: str) -> str:
 def nearest(word: str, words: Iterable[str]) -> str:
     """The valid word that `word` was meant for, as the end of a complaint; all of them if none is near."""
     known = list(words)
-    near = difflib.get_close_matches(word[:100].lower().rpartition(".")[2], known, n=1)
-    return f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+    near = near_to(word[:100].lower().rpartition(".")[2], known)
+    return f"did you mean {near}?" if near else f"known are {', '.join(known)}"
 
 
 def bounded(complaints: list[str]) -> list[str]:
