@@ -23,16 +23,26 @@ GUARD = 10**9
 NONE_WORDS = frozenset({"none", "null", "~", ""})
 """Spellings (case folded) that mean the choice `none`."""
 ELSEWHERE = {
-    **dict.fromkeys(("layer", "layernorm", "layernormalization"), "ln"),
-    **dict.fromkeys(("rmsnorm", "rootmeansquare"), "rms"),
-    **dict.fromkeys(("batch", "batchnorm", "batchnorm1d"), "bn"),
-    **dict.fromkeys(("dynamictanh", "tanh"), "dyt"),
-    **{"scalenorm": "scale", "l2norm": "l2", "identity": "none"},
-    **dict.fromkeys(("prenorm", "preln"), "pre"),
-    **dict.fromkeys(("postnorm", "postln"), "post"),
-    **dict.fromkeys(("layers", "nlayer", "nlayers", "numlayers", "blocks"), "depth"),
-    **{"learningrate": "lr", "batchsize": "batch", "dmodel": "width", "scheme": "position", "gradclip": "clip"},
-    **dict.fromkeys(("epochs", "iterations", "updates"), "steps"),
+    other: name
+    for name, others in {
+        "ln": "layer layernorm layernormalization",
+        "rms": "rmsnorm rootmeansquare",
+        "bn": "batch batchnorm batchnorm1d",
+        "dyt": "dynamictanh tanh",
+        "scale": "scalenorm",
+        "l2": "l2norm",
+        "none": "identity",
+        "pre": "prenorm preln",
+        "post": "postnorm postln",
+        "depth": "layers nlayer nlayers numlayers blocks",
+        "width": "dmodel",
+        "position": "scheme",
+        "lr": "learningrate",
+        "batch": "batchsize",
+        "steps": "epochs iterations updates",
+        "clip": "gradclip",
+    }.items()
+    for other in others.split()
 }
 """What others call a key or a choice, in small letters and digits, to its name here; for hints alone."""
 
