@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
@@ -26,6 +26,8 @@ from normexp.work import Options, Work, selected, work_of
 if TYPE_CHECKING:
     from normexp.tasks import TaskName
 
+Grow = Callable[[Mapping[str, RunRecord]], Plan | None]
+"""From the records of a plan, once its runs have ended, to the larger plan that follows; None at the end."""
 MAX_CHECKED_TASKS = 50
 """Tasks that are checked before the first run; those of larger sweeps fail run by run."""
 
@@ -87,8 +89,8 @@ def check(plan: Plan, options: Options) -> dict[TaskName, Losses]:
     return losses
 
 
-def run_sweep(plan: Plan, options: Options, listener: Listener) -> Swept:
-    """Run what is missing of a plan and rebuild its tables and figures.
+def run_sweep(plan: Plan, options: Options, listener: Listener, grow: Grow = lambda records: None) -> Swept:
+    """Run what is missing of a plan, and of the larger plans that follow, and rebuild the tables and figures.
 
     Raises UserError before anything is written where the plan or the folder cannot be used.
     """
@@ -103,6 +105,11 @@ def run_sweep(plan: Plan, options: Options, listener: Listener) -> Swept:
         try:
             job = Job(plugins.loaded(), options.save_weights, options.plain, losses)
             _execute(work, job, store, options, listener, ended)
+            once = replace(options, force=False, retry_failed=False, refresh=False)
+            while (larger := grow(store.records())) is not None:
+                store.begin(larger, options.argv, force=False)
+                work, ended = work_of(larger, store, store.records(), once), []
+                _execute(work, job, store, once, listener, ended)
             made = report.rebuild(store, figures=True)
         except Stopped as stop:
             exit_code, why = stop.exit_code, f"stopped by {stop}"

@@ -28,7 +28,7 @@ RUN, CURVE, LAYERS, DEATH, LOG = "run.json", "curve.csv", "layers.csv", "death.c
 WEIGHTS = "weights.safetensors"
 SWEEP, MANIFEST, RUNS, FIGURES = "sweep.yaml", "manifest.json", "runs", "figures"
 PACK = "runs.tar.xz"
-TABLES = ("points.csv", "runs.csv", "timings.csv", "summary.csv", "summary.md", "collapse.md")
+TABLES = ("points.csv", "runs.csv", "timings.csv", "summary.csv", "summary.md", "collapse.md", "edge.csv", "edge.md")
 OURS = {SWEEP, MANIFEST, RUNS, FIGURES, *TABLES, "report.html", PACK, LOCK, HOLDER}
 SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=-]*")
 

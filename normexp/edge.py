@@ -1,0 +1,174 @@
+"""Where along one axis does training cease to learn? What is asked of the cells of a sweep, and what is found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from normexp.bisection import Finding, Number, Span
+from normexp.config.groups import Group
+from normexp.config.sweepfile import Sweep
+from normexp.errors import UserError
+from normexp.keys import Value
+from normexp.run import KEYS
+
+SEEDS = 3
+FINEST_RATIO = 1.001
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeAxis:
+    """A row of the table of axes: where a border is looked for unless told otherwise, see `Span`.
+
+    `high` None: the steps of the shortest run. `least` is the lowest value that makes sense.
+    """
+
+    low: Number
+    high: Number | None
+    resolution: Number
+    whole: bool = False
+    least: Number = 0
+
+    def __str__(self) -> str:
+        high = "the steps" if self.high is None else f"{self.high:g}"
+        close = f"{self.resolution:g} apart" if self.whole else f"a ratio of {self.resolution:g}"
+        return f"{self.low:g} to {high}, {close}"
+
+
+AXES: Mapping[str, EdgeAxis] = {
+    "lr": EdgeAxis(low=1e-5, high=1.0, resolution=1.5),
+    "init_gain": EdgeAxis(low=0.1, high=10.0, resolution=1.25),
+    "depth": EdgeAxis(low=1, high=64, resolution=2, whole=True, least=1),
+    "warmup": EdgeAxis(low=0, high=None, resolution=20, whole=True),
+}
+"""The axes that can be bisected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A border asked for: along which axis and span, over which seeds, `needed` of which must learn."""
+
+    sweep: Sweep
+    axis: str
+    span: Span
+    seeds: tuple[int, ...]
+    needed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """k of n: at `value`, `learned` of `seeds`; `failed` of them came to no result."""
+
+    value: Number
+    learned: int
+    seeds: int
+    failed: int
+    needed: int
+
+    @property
+    def verdict(self) -> bool | None:
+        """Whether it learns here; unknown while those that failed could tip the scales."""
+        if self.learned >= self.needed:
+            return True
+        return False if self.learned + self.failed < self.needed else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """What was found in one cell: `shares` by value, of those in the span that have ended; borders as (lower, higher).
+
+    It is `finished` where nothing is left to look at.
+    """
+
+    values: Mapping[str, Value]
+    shares: tuple[Share, ...]
+    finding: Finding
+    borders: tuple[tuple[Share, Share], ...]
+    finished: bool
+
+
+def ask(
+    sweep: Sweep,
+    axis: str,
+    *,
+    low: str | None = None,
+    high: str | None = None,
+    resolution: str | None = None,
+    seeds: int | None = None,
+    at_least: int | None = None,
+) -> Question:
+    """The question, its numbers as typed. Raises UserError, all complaints at once."""
+    if axis not in AXES:
+        raise UserError(f"--axis {axis}: there are {', '.join(AXES)}")
+    complaints = [*_clashes(sweep, axis)]
+    row, most = AXES[axis], AXES[axis].high
+    if most is None:
+        most = min(int(value) for group in sweep.groups for value in _values(group, "steps"))
+    given: dict[str, Number] = {"low": row.low, "high": most, "resolution": row.resolution}
+    for name, text in (("low", low), ("high", high), ("resolution", resolution)):
+        if text is not None:
+            try:
+                given[name] = _resolution(row, text) if name == "resolution" else _end(axis, text)
+            except ValueError as fault:
+                complaints.append(f"--{name}: {fault}")
+    if not complaints and given["low"] >= given["high"]:
+        complaints.append(f"--low {given['low']:g} is not below --high {given['high']:g}")
+    chosen = _seeds(sweep, seeds)
+    needed = len(chosen) // 2 + 1 if at_least is None else at_least
+    if needed > len(chosen):
+        complaints.append(f"--at-least {needed}: there are only {len(chosen)} seeds: raise --seeds")
+    if complaints:
+        raise UserError(*complaints)
+    return Question(sweep=sweep, axis=axis, span=Span(whole=row.whole, **given), seeds=chosen, needed=needed)
+
+
+def _clashes(sweep: Sweep, axis: str) -> Iterator[str]:
+    for group in sweep.groups:
+        where = f"{sweep.origin}{f', {group.label}' if group.label else ''}"
+        if axis in group.grid and group.grid[axis].count > 1:
+            yield (
+                f"{where}: {axis} is an axis of the grid, and edge finds its values itself: take it out, or put one"
+                f" value in its place by {axis}={group.grid[axis].value(0)} after the config"
+            )
+        for name in (axis, "seed"):
+            if any(name in zipped for zipped in group.zips):
+                yield f"{where}: {name} stands in a zip group, but edge gives it its values: take it out"
+            if any(name in part for part in group.exclude):
+                yield f"{where}: exclude names {name}, but edge gives it its values: take it out"
+
+
+def _values(group: Group, name: str) -> list[Value]:
+    """All values that a key takes in a group."""
+    axes = [axes[name] for axes in group.dimensions if name in axes]
+    return [value for axis in axes for value in axis] or [group.asked(name)]
+
+
+def _end(axis: str, text: str) -> Number:
+    value, row = KEYS[axis].parse(text), AXES[axis]
+    assert isinstance(value, int | float)
+    if value < row.least:
+        raise ValueError(f"{text} is out of range: at least {row.least:g}")
+    if not row.whole and value <= 0:
+        raise ValueError(f"{text} has no logarithm, and {axis} is halved on a log scale: it must be above 0")
+    return value
+
+
+def _resolution(row: EdgeAxis, text: str) -> Number:
+    try:
+        value = int(text) if row.whole else float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a {'whole ' * row.whole}number") from None
+    if row.whole and not value >= 1:
+        raise ValueError(f"{text} is a difference of whole numbers: it must be at least 1")
+    if not row.whole and not FINEST_RATIO <= value < float("inf"):
+        raise ValueError(f"{text} is the ratio of the bracket's ends: it must be at least {FINEST_RATIO}, such as 1.5")
+    return value
+
+
+def _seeds(sweep: Sweep, count: int | None) -> tuple[int, ...]:
+    """As many from the first on; without a count those of the grid, or `SEEDS` of them."""
+    given = [int(seed) for group in sweep.groups for seed in _values(group, "seed")]
+    varied = any("seed" in group.varied for group in sweep.groups)
+    if count is None and varied:
+        return tuple(dict.fromkeys(given))
+    return tuple(range(given[0], given[0] + (count or SEEDS)))

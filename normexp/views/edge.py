@@ -1,0 +1,223 @@
+"""The borders of a question as a table, as a conclusion, and as numbers for a figure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from normexp.bisection import Finding, Number
+from normexp.edge import Edge, Question, Share
+from normexp.results.store import FIGURES, Store
+from normexp.views import tables
+from normexp.views.labels import listed, plural, value_text, values_text
+from normexp.views.markdown import escape, table_text
+from normexp.views.pivot import TextTable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+UP_TO, FROM = "up to", "from"
+Border = tuple[Share, Share]
+
+
+def number_text(value: Number) -> str:
+    """A value of the axis with the digits that tell it from its neighbours."""
+    return f"{value:.6g}"
+
+
+def share_text(share: Share) -> str:
+    """`0.003 (2 of 3)`, `0.003 (1 of 3, 1 failed)`."""
+    failed = f", {share.failed} failed" if share.failed else ""
+    return f"{number_text(share.value)} ({share.learned} of {share.seeds}{failed})"
+
+
+def asked_text(question: Question) -> str:
+    """What was asked, and what counts as learned."""
+    span, seeds = question.span, len(question.seeds)
+    close = f"{span.resolution:g} apart or less" if span.whole else f"a ratio of {span.resolution:g} or less"
+    needed = "the one seed" if seeds == 1 else f"at least {question.needed} of {seeds} seeds"
+    return (
+        f"{question.axis} from {number_text(span.low)} to {number_text(span.high)}, the ends of a bracket {close}."
+        f" It learns at a value where {needed} did."
+    )
+
+
+def ends(edge: Edge) -> list[tuple[str, Share, Share]]:
+    """The first and the last border: `up to` or `from`, the value at which it learns, the value at which not."""
+    found = []
+    for low, high in dict.fromkeys((*edge.borders[:1], *edge.borders[-1:])):
+        found.append((UP_TO, low, high) if low.verdict else (FROM, high, low))
+    return found
+
+
+def is_window(edge: Edge) -> bool:
+    """Whether it learns between two values and on neither side of them."""
+    return len(edge.borders) == 2 and edge.borders[0][1].verdict is True
+
+
+def table(question: Question, edges: Sequence[Edge]) -> TextTable:
+    """A row a border: the brackets' ends with k of n; a cell without any says so."""
+    names = _names(edges)
+    header = (*names, "learns", "at", "but not at", "values run", "remark")
+    rows = []
+    for edge in edges:
+        cell = [value_text(name, edge.values[name]) for name in names]
+        lines = [(kind, share_text(good), share_text(bad)) for kind, good, bad in ends(edge)] or [_without(edge)]
+        count, told = str(len(edge.shares)), remark(edge)
+        for index, line in enumerate(lines):
+            rows.append((*cell, *line, *((count, told) if index == 0 else ("", ""))))
+    note = "In brackets: seeds that learned. Both ends of a bracket were run; between them nothing is known."
+    return TextTable(title=asked_text(question), header=header, rows=tuple(rows), note=note)
+
+
+def _names(edges: Sequence[Edge]) -> list[str]:
+    """What tells the cells apart."""
+    return [name for name in edges[0].values if name != "label" or any(edge.values[name] for edge in edges)]
+
+
+def _without(edge: Edge) -> tuple[str, str, str]:
+    """The line of a cell without a border."""
+    both = " to ".join(share_text(share) for share in (*edge.shares[:1], *edge.shares[1:][-1:]))
+    if edge.finding is Finding.EVERYWHERE:
+        return "at all", both, ""
+    return ("nowhere", "", both) if edge.finding is Finding.NOWHERE else ("open", "", "")
+
+
+def remark(edge: Edge) -> str:
+    """What a bracket alone would hide: other borders, mixed values elsewhere, no verdicts, an unfinished search."""
+    told = []
+    if edge.finding is Finding.SEVERAL:
+        told.append("learns only in between" if is_window(edge) else f"not monotone: {_stretches(edge)}")
+    named = {id(share) for _, *both in ends(edge) for share in both}
+    if not edge.borders:
+        named = {id(share) for share in (*edge.shares[:1], *edge.shares[-1:])}
+    mixed = [share for share in edge.shares if share.verdict is not None and 0 < share.learned < share.seeds]
+    told += [f"mixed at {listed([share_text(share) for share in mixed if id(share) not in named])}"]
+    open_at = [share_text(share) for share in edge.shares if share.verdict is None]
+    told += [f"no verdict at {listed(open_at)}"] if open_at else []
+    told += [] if edge.finished else ["not finished"]
+    return "; ".join(part for part in told if part != "mixed at ")
+
+
+def _stretches(edge: Edge) -> str:
+    """`learns at 0.001 to 0.003 and 0.03, not at 0.01 and 0.1 to 1`."""
+    found: dict[bool, list[str]] = {True: [], False: []}
+    decided = [share for share in edge.shares if share.verdict is not None]
+    for verdict, group in groupby(decided, key=lambda share: bool(share.verdict)):
+        values = [number_text(share.value) for share in group]
+        found[verdict].append(" to ".join(dict.fromkeys((values[0], values[-1]))))
+    return f"learns at {listed(found[True])}, not at {listed(found[False])}"
+
+
+def conclusion(question: Question, edges: Sequence[Edge]) -> str:
+    """Where the borders lie lowest and highest, and how many cells have none: of runs that were made alone."""
+    plain = [edge for edge in edges if edge.finding is Finding.BORDER or is_window(edge)]
+    told = []
+    for kind in (UP_TO, FROM):
+        found = [(edge, good, bad) for edge in plain for its, good, bad in ends(edge) if its == kind]
+        told += [_compared(question, kind, found)] if found else []
+    span = f"{question.axis} {number_text(question.span.low)} to {number_text(question.span.high)}"
+    others = {
+        f"learns at all values run from {span}": [e for e in edges if e.finding is Finding.EVERYWHERE],
+        f"learns at no value run from {span}": [e for e in edges if e.finding is Finding.NOWHERE],
+        "is not monotone (see its remark)": [e for e in edges if e.finding is Finding.SEVERAL and not is_window(e)],
+        "is open": [e for e in edges if e.finding is Finding.OPEN],
+    }
+    for words, matching in others.items():
+        if matching:
+            told.append(f"{_which(matching, edges)} {words}.")
+    return " ".join(told)
+
+
+def _which(matching: Sequence[Edge], edges: Sequence[Edge]) -> str:
+    if len(edges) == 1:
+        return "It"
+    if len(matching) == len(edges):
+        return f"Each of the {len(edges)} cells"
+    return listed([f"The cell {_name(edge)}" if index == 0 else _name(edge) for index, edge in enumerate(matching)])
+
+
+def _name(edge: Edge) -> str:
+    return values_text({key: value for key, value in edge.values.items() if key != "label" or value})
+
+
+def _compared(question: Question, kind: str, found: Sequence[tuple[Edge, Share, Share]]) -> str:
+    """One border in words, or the lowest and the highest of several with the least factor between them."""
+    axis = question.axis
+    by_value = sorted(found, key=lambda item: (item[1].value, item[2].value))
+    (lowest, low_good, low_bad), (highest, high_good, high_bad) = by_value[0], by_value[-1]
+    if len(found) == 1:
+        name = f"With {_name(lowest)} it" if _name(lowest) else "It"
+        ending = "but not at" if kind == UP_TO else "on, but not at"
+        return f"{name} learns {kind} {axis} {share_text(low_good)} {ending} {share_text(low_bad)}."
+    least, most = max(low_good.value, low_bad.value), min(high_good.value, high_bad.value)
+    what = f"The {axis} {kind} which it learns" if kind == UP_TO else f"The {axis} from which on it learns"
+    if most <= least:
+        low, high = (choose(s.value for _, *both in found for s in both) for choose in (min, max))
+        return f"{what} lies between {number_text(low)} and {number_text(high)} in {plural(len(found), 'cell')}."
+    apart = (
+        f"at least {most - least:g} more" if question.span.whole else f"at least {_floor(most / least)} times as high"
+    )
+    return (
+        f"{what} is lowest with {_name(lowest)} ({_bracket(low_good, low_bad)})"
+        f" and highest with {_name(highest)} ({_bracket(high_good, high_bad)}): {apart}."
+    )
+
+
+def _bracket(good: Share, bad: Share) -> str:
+    return f"{number_text(good.value)}, not {number_text(bad.value)}"
+
+
+def _floor(factor: float) -> str:
+    """Two significant digits, never more than there is."""
+    unit = 10 ** (math.floor(math.log10(factor)) - 1)
+    return f"{math.floor(factor / unit + 1e-9) * unit:.6g}"
+
+
+def cost(runs: int, grid_runs: int) -> str:
+    """The runs behind the brackets, and those of the grid that is as fine."""
+    return f"{plural(runs, 'run')}; the grid of this resolution has {grid_runs}."
+
+
+def borders_frame(edges: Sequence[Edge]) -> pd.DataFrame:
+    """One row a border that the table shows, and one a cell without."""
+    rows: list[dict[str, Any]] = []
+    for edge in edges:
+        shared = {"finding": edge.finding.value, "finished": str(edge.finished).lower()}
+        shared |= {"values_run": str(len(edge.shares)), "remark": remark(edge)}
+        rows += [] if ends(edge) else [{**edge.values, **shared}]
+        for kind, *both in ends(edge):
+            row = {**edge.values, "border": kind, **shared}
+            for name, share in zip(("learns_at", "not_at"), both, strict=True):
+                row |= {name: repr(share.value), f"{name}_k": str(share.learned), f"{name}_n": str(share.seeds)}
+            rows.append(row)
+    sides = [f"{name}{part}" for name in ("learns_at", "not_at") for part in ("", "_k", "_n")]
+    return tables.frame(rows, [*edges[0].values, "finding", "border", *sides, "values_run", "finished", "remark"])
+
+
+def shares_frame(question: Question, edges: Sequence[Edge]) -> pd.DataFrame:
+    """One row a cell and value: k of n and the verdict."""
+    words = {True: "learns", False: "not", None: "open"}
+    rows = [
+        {**edge.values, question.axis: share.value, "learned": share.learned, "seeds": str(share.seeds)}
+        | {"failed": share.failed, "verdict": words[share.verdict]}
+        for edge in edges
+        for share in edge.shares
+    ]
+    return tables.frame(rows, [*edges[0].values, question.axis, "learned", "seeds", "failed", "verdict"])
+
+
+def write(store: Store, title: str, question: Question, edges: Sequence[Edge], words: Sequence[str]) -> None:
+    """Write edge.md, edge.csv and the figure with its data. `words` open the document. Raises StorageError."""
+    from normexp.views.canvas import render
+    from normexp.views.edgefigure import draw
+
+    found = table(question, edges)
+    parts = [f"# {escape(title)}", *map(escape, words), escape(found.title), table_text(found), escape(found.note)]
+    store.write_derived("edge.md", "\n\n".join(parts) + "\n")
+    store.write_derived("edge.csv", tables.to_csv(borders_frame(edges)))
+    for suffix, content in render(draw(title, question, edges)).items():
+        store.write_derived(f"{FIGURES}/edge.{suffix}", content)
+    store.write_derived(f"{FIGURES}/edge.csv", tables.to_csv(shares_frame(question, edges)))
