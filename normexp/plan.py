@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from normexp.keys import Value
 from normexp.run import RunConfig
+from normexp.shard import Shard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,11 @@ class Published:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A sweep expanded: its points in order, the keys that vary, and the distinct runs that answer them."""
+    """A sweep expanded: its points in order, the keys that vary, and the distinct runs that answer them.
+
+    That of a `shard` has the points of its runs alone, and the plan of the `whole` sweep. `argv`: the command that
+    began its folder, if it comes from one.
+    """
 
     name: str
     title: str
@@ -52,8 +57,22 @@ class Plan:
     pivot: Pivot | None = None
     published: tuple[Published, ...] = ()
     warnings: tuple[str, ...] = ()
+    shard: Shard | None = None
+    whole: Plan | None = None
+    argv: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def configs(self) -> dict[str, RunConfig]:
         """Run id to config, each once, in the order in which the points ask for them."""
         return {point.config.run_id: point.config for point in self.points}
+
+    def part(self, shard: Shard) -> Plan:
+        """The plan of one shard of this sweep, in a folder of its own."""
+        return replace(
+            self,
+            title=f"{self.title or self.name} ({shard})",
+            folder=shard.folder(self.folder),
+            points=tuple(point for point in self.points if shard.has(point.config.run_id)),
+            shard=shard,
+            whole=self,
+        )

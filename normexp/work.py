@@ -95,7 +95,10 @@ def _lacks_weights(record: RunRecord, store: Store, options: Options) -> bool:
 
 
 def selected(plan: Plan, only: Sequence[str]) -> set[str]:
-    """Ids of the runs whose points agree with a value of every key in `key=value`, as asked or as run."""
+    """Ids of the runs whose points agree with a value of every key in `key=value`, as asked or as run.
+
+    Those of other shards are among them: a shard may have none. Raises UserError where the sweep has none.
+    """
     wanted: dict[str, set[Value]] = {}
     for text in only:
         name, equals, value = text.partition("=")
@@ -107,7 +110,7 @@ def selected(plan: Plan, only: Sequence[str]) -> set[str]:
             raise UserError(f"--only {text}: {fault}") from fault
     found = {
         point.config.run_id
-        for point in plan.points
+        for point in (plan.whole or plan).points
         if all(values & {point.values.get(key), getattr(point.config, key)} for key, values in wanted.items())
     }
     if only and not found:

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import typer
 
-from normexp.cli import bench, claims, collapse, convert, edge, inspect, models, pack, probe, sweep, views
+from normexp.cli import bench, claims, collapse, convert, edge, inspect, merge, models, pack, probe, sweep, views
 from normexp.errors import EXIT_USAGE, UserError
 from normexp.execute.descriptors import open_closed
 from normexp.interrupt import Stopped
@@ -32,6 +32,7 @@ app.command()(convert.convert)
 app.command()(claims.claims)
 app.command()(pack.pack)
 app.command()(pack.unpack)
+app.command()(merge.merge)
 app.command(cls=sweep.SweepCommand)(probe.probe)
 app.command(cls=sweep.SweepCommand)(edge.edge)
 

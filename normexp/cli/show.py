@@ -12,7 +12,7 @@ from normexp.plan import Plan
 from normexp.results import library
 from normexp.results.store import Store
 from normexp.sweep import check, run_sweep
-from normexp.views import collapse, console, report
+from normexp.views import collapse, console, report, shards
 from normexp.views.labels import plural
 from normexp.views.live import View, duration, ended_text, names_of
 from normexp.work import Options, work_of
@@ -59,11 +59,13 @@ def show_dry_run(plan: Plan, options: Options) -> None:
     store = Store(options.out / plan.folder)
     records = store.records() if store.exists() else {}
     work = work_of(plan, store, records, options)
-    points, runs = len(plan.points), len(plan.configs)
+    whole = plan.whole or plan
+    points, runs = len(whole.points), len(whole.configs)
     again = f" ({work.without_weights} of them done, but without weights)" if work.without_weights else ""
     seconds, basis = estimate.seconds(work.todo, library.records(options.out).values(), options.jobs)
     show(
         f"{plan.name}: {plural(points, 'point')}, {plural(runs, 'run')}, {points - runs} redundant",
+        *([shards.share(plan)] if plan.shard else []),
         f"{ended_text(work.done, work.failed)}, {len(work.reusable)} in other sweeps, {len(work.todo)} to do{again}",
         f"about {duration(seconds)} with {plural(options.jobs, 'worker')} ({basis})",
         f"folder: {store.folder}",

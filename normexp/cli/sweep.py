@@ -52,15 +52,22 @@ def sweep(
     max_runs: Annotated[int, typer.Option(min=1, help="Refuse a larger grid.")] = 10_000,
     timeout: common.Timeout = None,
     executor: common.Executor = "processes",
+    shard: Annotated[
+        str | None,
+        typer.Option(metavar="I/N", help="Run shard I of N, by run id, in a folder of its own: see normexp merge."),
+    ] = None,
     plugin: common.Plugins = None,
 ) -> None:
     """Run what is missing of a grid; write its tables, figures and summary."""
     from normexp.cli.show import execute, say, show_dry_run
     from normexp.config import grid
     from normexp.config import sweepfile as configs
+    from normexp.shard import parse
     from normexp.work import Options
 
+    share = parse(shard) if shard is not None else None
     plan = grid.plan(configs.load(config, overrides or (), scale=scale), max_runs=max_runs)
+    plan = plan.part(share) if share else plan
     for warning in plan.warnings:
         say(f"warning: {warning}")
     options = Options(

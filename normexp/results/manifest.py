@@ -12,6 +12,7 @@ from normexp.keys import Value
 from normexp.plan import Pivot, Plan, Point, Published
 from normexp.results.codec import SCHEMA, UnknownRow, config_from, from_json, to_json, typed
 from normexp.run import KEYS
+from normexp.shard import Shard
 
 Configs = Mapping[str, Mapping[str, Any]]
 """Run id to config, as stored."""
@@ -30,7 +31,10 @@ class StoredPoint:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """The parts of manifest.json that are read, as stored: the configs are not checked yet."""
+    """The parts of manifest.json that are read, as stored: the configs are not checked yet.
+
+    That of a shard describes the whole sweep, and says which `shard` of it the folder is.
+    """
 
     name: str
     title: str
@@ -41,21 +45,25 @@ class Manifest:
     published: tuple[Published, ...]
     points: tuple[StoredPoint, ...]
     runs: Mapping[str, Mapping[str, Value]]
+    argv: tuple[str, ...]
+    shard: Shard | None
 
 
 def manifest_json(plan: Plan, *, argv: Sequence[str], commit: str | None) -> str:
     """The manifest of a plan. `commit` is that of the working directory, None outside of Git."""
-    ids = [point.config.run_id for point in plan.points]
+    whole = plan.whole or plan
+    ids = [point.config.run_id for point in whole.points]
     points = [
         {"label": point.label, "values": dict(point.values), "run_id": run_id}
-        for point, run_id in zip(plan.points, ids, strict=True)
+        for point, run_id in zip(whole.points, ids, strict=True)
     ]
-    runs = {run_id: point.config.to_dict() for point, run_id in zip(plan.points, ids, strict=True)}
-    described = {name: getattr(plan, name) for name in ("name", "title", "folder", "axes", "warnings")}
+    runs = {run_id: point.config.to_dict() for point, run_id in zip(whole.points, ids, strict=True)}
+    described = {name: getattr(whole, name) for name in ("name", "title", "folder", "axes", "warnings")}
     return to_json(
         {"normexp": normexp.__version__, "schema": SCHEMA, "commit": commit, "argv": list(argv)}
         | described
-        | {"pivot": plan.pivot, "published": plan.published, "points": points, "runs": runs}
+        | ({"shard": plan.shard} if plan.shard else {})
+        | {"pivot": whole.pivot, "published": whole.published, "points": points, "runs": runs}
     )
 
 
@@ -71,24 +79,28 @@ def parse(text: str) -> Manifest:
         raise ValueError(f"not a normexp manifest: no {', '.join(sorted(missing))}")
     if typed(int, read["schema"], "schema") > SCHEMA:
         raise ValueError(f"written by normexp {read['normexp']}, whose layout this version cannot read")
-    manifest: Manifest = typed(Manifest, read, "")
+    manifest: Manifest = typed(Manifest, {"argv": [], "shard": None} | read, "")
     return manifest
 
 
 def run_ids(manifest: Manifest) -> list[str]:
-    """The distinct runs, in the order in which the points ask for them."""
-    return list(dict.fromkeys(point.run_id for point in manifest.points))
+    """The distinct runs of the folder, in the order in which the points ask for them."""
+    found, shard = dict.fromkeys(point.run_id for point in manifest.points), manifest.shard
+    return [run_id for run_id in found if shard is None or shard.has(run_id)]
 
 
 def plan_of(manifest: Manifest, source: str) -> Plan:
-    """The plan back. Raises ValueError where a config is not that of its run id, or a point or key has no meaning."""
+    """The folder's plan back.
+
+    Raises ValueError where a config is not that of its run id, or a point or key has no meaning.
+    """
     configs = {run_id: config_from(stored) for run_id, stored in manifest.runs.items()}
     for run_id, config in configs.items():
         if config.run_id != run_id:
             if config.plugins():
                 raise UnknownRow(f"{run_id} was made with another version of its plugin: give that one with --plugin")
             raise ValueError(f"the config of {run_id} is that of {config.run_id}")
-    lost = [run_id for run_id in run_ids(manifest) if run_id not in configs]
+    lost = [point.run_id for point in manifest.points if point.run_id not in configs]
     if lost:
         raise ValueError(f"a point asks for {lost[0]}, which is not among the runs")
     laid_out = set() if manifest.pivot is None else {*manifest.pivot.rows, *manifest.pivot.columns} - {"label"}
@@ -100,7 +112,8 @@ def plan_of(manifest: Manifest, source: str) -> Plan:
         for point in manifest.points
     )
     same = {name: getattr(manifest, name) for name in ("name", "title", "folder", "axes", "pivot", "published")}
-    return Plan(points=points, source=source, warnings=manifest.warnings, **same)
+    whole = Plan(points=points, source=source, warnings=manifest.warnings, argv=manifest.argv, **same)
+    return whole if manifest.shard is None else whole.part(manifest.shard)
 
 
 def _checked(point: StoredPoint, axes: Sequence[str]) -> dict[str, Value]:
@@ -109,20 +122,20 @@ def _checked(point: StoredPoint, axes: Sequence[str]) -> dict[str, Value]:
     return {name: KEYS[name].check(value) for name, value in point.values.items()}
 
 
-def differences(old: Configs, new: Configs) -> list[str]:
-    """A line for each key whose set of values is not the same in both."""
+def differences(old: Configs, new: Configs, words: tuple[str, str] = ("there", "now")) -> list[str]:
+    """A line for each key whose set of values is not the same in both, which `words` name."""
     lines = []
     for name, key in KEYS.items():
         before = _values([config.get(name, key.neutral) for config in old.values()])
         after = _values([config.get(name, key.neutral) for config in new.values()])
         if before != after:
-            lines.append(f"  {name}: {_listed(before)} there, {_listed(after)} now")
+            lines.append(f"  {name}: {_listed(before)} {words[0]}, {_listed(after)} {words[1]}")
     return lines
 
 
 def stored_form(plan: Plan) -> Configs:
     """The configs of a plan as a manifest would hold them."""
-    return {run_id: dataclasses.asdict(config) for run_id, config in plan.configs.items()}
+    return {run_id: config.to_dict() for run_id, config in (plan.whole or plan).configs.items()}
 
 
 def _values(values: Sequence[Any]) -> list[Any]:

@@ -13,7 +13,7 @@ from normexp.errors import UserError
 from normexp.plan import Plan
 from normexp.record import RunRecord, Traces
 from normexp.results.store import FIGURES, Store
-from normexp.views import tables
+from normexp.views import shards, tables
 from normexp.views.conclusion import conclusion
 from normexp.views.labels import listed, plural
 from normexp.views.markdown import document, table_text
@@ -50,12 +50,13 @@ def read(store: Store) -> Report:
     """The report of a folder; nothing is written. Raises UserError where it is not a results folder."""
     plan, records = store.read_plan(), store.records()
     runs = tables.runs(plan, records)
+    words = conclusion(plan, runs)
     return Report(
         plan=plan,
         records=records,
         runs=runs,
         summary=summarize(plan, runs),
-        conclusion=conclusion(plan, runs),
+        conclusion=f"{words} {shards.told(plan, store.folder.parent)}" if plan.shard else words,
         pivots=tuple(pivot(plan, runs)),
         warnings=(*plan.warnings, *store.warnings, *warnings(records, store.strays())),
     )
