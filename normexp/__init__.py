@@ -1,3 +1,48 @@
-"""normexp: does this deep network train, and if it does not, when, where and why does it break?"""
+"""normexp: does this deep network train, and if it does not, when, where and why does it break?
+
+From Python: `run` makes one run, `sweep` a grid of them, and `load` reads what is stored. What they need is imported
+when they are first used, so that `import normexp` costs nothing.
+"""
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from normexp.api import SweepResult, load, run, sweep
+    from normexp.errors import UserError
+    from normexp.record import Outcome, RunRecord, Status
+    from normexp.run import RunConfig
 
 __version__ = "0.1.0"
+__all__ = ["Outcome", "RunConfig", "RunRecord", "Status", "SweepResult", "UserError", "load", "run", "sweep"]
+
+_HOMES = {
+    "RunConfig": "normexp.run",
+    "UserError": "normexp.errors",
+    **dict.fromkeys(("Outcome", "RunRecord", "Status"), "normexp.record"),
+    **dict.fromkeys(("SweepResult", "load", "run", "sweep"), "normexp.api"),
+}
+
+
+class _Package(ModuleType):
+    """The package's names, found when they are asked for.
+
+    Two of them, `run` and `sweep`, are also those of modules, which an import would put in their place.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'normexp' has no attribute {name!r}")
+        return getattr(importlib.import_module(_HOMES[name]), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *__all__})
+
+
+sys.modules[__name__].__class__ = _Package

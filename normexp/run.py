@@ -12,6 +12,7 @@ import json
 from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
+from normexp.errors import UserError
 from normexp.keys import Key, Value
 from normexp.matters import (
     ADAM,
@@ -39,6 +40,10 @@ MAX_TABLE = 2**24
 """Largest number of probabilities, vocab^(order + 1), in a source's table."""
 
 
+class ConfigError(UserError, ValueError):
+    """Values that a run cannot have, one complaint each."""
+
+
 def _key(default: Value, help: str, **rest: Any) -> Any:
     rest.setdefault("neutral", default)
     if type(default) is int:
@@ -54,7 +59,7 @@ def _key(default: Value, help: str, **rest: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
-    """One training, seed included. `auto` is resolved when it is made. Raises ValueError, all faults at once."""
+    """One training, seed included. `auto` is resolved when it is made. Raises ConfigError, all faults at once."""
 
     depth: int = _key(20, "number of blocks", low=0, high=10_000, interacting=True)
     norm: str = _key(
@@ -174,7 +179,7 @@ class RunConfig:
             self._resolve()
         told = [*faults.values(), *self._clashes(faults)]
         if told:
-            raise ValueError("\n".join(told))
+            raise ConfigError(*told)
 
     def _resolve(self) -> None:
         if self.final_norm == "auto":

@@ -28,11 +28,8 @@ def explain(run_id: RunId, out: common.Out = common.OUT, plugin: common.Plugins 
 
 def repro(run_id: RunId, out: common.Out = common.OUT, plugin: common.Plugins = None) -> None:
     """Run a stored run again; say bit-identical, or the first step that differs. Exit code 1 if it differs."""
-    from normexp import plugins
+    from normexp import api
     from normexp.cli.show import show
-    from normexp.execute.events import Finished
-    from normexp.execute.executors import EXECUTORS
-    from normexp.execute.worker import Job
     from normexp.interrupt import stoppable
     from normexp.results import library
     from normexp.views import repro as reproduction
@@ -40,7 +37,6 @@ def repro(run_id: RunId, out: common.Out = common.OUT, plugin: common.Plugins = 
     _, stored = library.find(out, run_id)
     reproduction.check(stored)
     with stoppable():
-        events = EXECUTORS["processes"]([stored.config], jobs=1, work=Job(plugins.loaded(), plain=stored.plain))
-        now = next(event.record for event in events if isinstance(event, Finished))
+        now = api.run(stored.config, plain=stored.plain)
     show(stored.run_id, "\n".join(reproduction.verdict(stored, now)))
     raise typer.Exit(0 if reproduction.identical(stored, now) else 1)

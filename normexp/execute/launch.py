@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 import types
 from collections.abc import Callable, Iterator
@@ -24,6 +25,9 @@ DYING_SECONDS = 0.2
 """What a killed fork server has to be gone."""
 SPARE_PIPES = 4
 """More than a start takes."""
+
+_starting = threading.RLock()
+"""Held while `__main__` is hidden: two threads at it would leave it so."""
 
 ADVICE = {
     errno.EMFILE: "give fewer --jobs, or raise `ulimit -n`",
@@ -108,12 +112,13 @@ def _ensure_server() -> None:
 @contextmanager
 def _main_hidden() -> Iterator[None]:
     """multiprocessing has each child import `__main__`: give it an empty one."""
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = types.ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
+    with _starting:
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = main
 
 
 @contextmanager

@@ -1,0 +1,272 @@
+"""normexp from Python: one run, a sweep, and what is stored. The commands call the same functions.
+
+Losses are in nats over the validation targets, steps are updates counted from 1. Input that the user must mend raises
+UserError, with every complaint at once. Nothing here needs an `if __name__ == "__main__"`: workers never run the script
+that started them. Ctrl-C stores what has finished, and the same call goes on from there.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from normexp import plugins
+from normexp.config import grid, sweepfile
+from normexp.errors import UserError
+from normexp.execute.events import Event, Finished, Progress
+from normexp.execute.executors import EXECUTORS, Executor
+from normexp.execute.jobs import default_jobs
+from normexp.execute.worker import Job
+from normexp.plan import Plan
+from normexp.record import RunRecord
+from normexp.results.store import MANIFEST, Store
+from normexp.run import RunConfig
+from normexp.sweep import Listener, check_tasks, run_sweep
+from normexp.views import report as reports
+from normexp.views import tables
+from normexp.views.report import Report
+from normexp.work import Options
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RESULTS = "results"
+"""Folder of all results, unless told otherwise."""
+
+Config = str | PathLike[str] | Mapping[str, Any]
+"""A sweep's config: the path of a YAML file, its text, or what the text would say as a dict."""
+
+
+def run(
+    config: RunConfig,
+    *,
+    plain: bool = False,
+    timeout_seconds: float | None = None,
+    executor: str = "processes",
+    progress: Callable[[Progress], None] | None = None,
+) -> RunRecord:
+    """Train one network and judge it; nothing is stored.
+
+    The record has the canonical config (keys that do not matter at their neutral value), `status`, `verdict` with the
+    outcome, `result` with losses and the death, if any, and `traces`: `curve`, one row an update, and `layers`. A run
+    that diverges is done, as in a sweep; only one whose process fails has another status, and `error`, and no verdict.
+    `plain`: every step by autograd. `progress` is called some times a second while it trains.
+
+    Raises UserError where the task has nothing to learn or does not fit into memory, or the executor is unknown.
+    """
+    job = Job(plugins.loaded(), plain=plain, losses=check_tasks([config]))
+    events = executor_of(executor)([config.canonical()], jobs=1, timeout_seconds=timeout_seconds, work=job)
+    with closing(events):
+        for event in events:
+            if isinstance(event, Finished):
+                return event.record
+            if progress is not None and isinstance(event, Progress):
+                progress(event)
+    raise RuntimeError("the executor ended without a record")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SweepResult:
+    """A sweep's folder as it is now. `exit_code` is the command's: 0 where every run is done, 1 where some failed."""
+
+    folder: Path
+    exit_code: int
+    report: Report
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row a run, as in runs.csv: `run_id`, `status`, `outcome`, every config key, losses, the death."""
+        return self.report.runs
+
+    @property
+    def points(self) -> pd.DataFrame:
+        """One row a point: the axes' values as asked, and the `run_id` that answers it."""
+        return tables.points(self.report.plan)
+
+    @property
+    def summary(self) -> pd.DataFrame:
+        """One row a cell, a combination without seeds: counts, median with the dead as infinite, mean, interval."""
+        return self.report.summary
+
+    @property
+    def conclusion(self) -> str:
+        """What came of it, in sentences."""
+        return self.report.conclusion
+
+    @property
+    def records(self) -> Mapping[str, RunRecord]:
+        """Run id to record, without traces, of the runs that have ended."""
+        return self.report.records
+
+    def read(self, run_id: str) -> RunRecord:
+        """One record with its traces and log. Raises UserError where it has not ended or is not of this sweep."""
+        record = Store(self.folder).read(run_id)
+        if record is None:
+            raise UserError(f"{run_id}: no such run has ended in {self.folder}")
+        return record
+
+    def __repr__(self) -> str:
+        return f"<SweepResult {self.folder}, exit code {self.exit_code}: {self.conclusion}>"
+
+
+def sweep(
+    config: Config,
+    overrides: str | Sequence[str] = (),
+    *,
+    out: str | PathLike[str] = RESULTS,
+    jobs: int | None = None,
+    scale: float = 1.0,
+    max_runs: int = grid.MAX_RUNS,
+    executor: str = "processes",
+    timeout_seconds: float | None = None,
+    only: str | Sequence[str] = (),
+    retry_failed: bool = False,
+    refresh: bool = False,
+    force: bool = False,
+    fail_fast: bool = False,
+    save_weights: bool = False,
+    plain: bool = False,
+    plugin: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
+    progress: bool | Listener = False,
+) -> SweepResult:
+    """Run what is missing of a grid; write its tables and figures below `out`. The options are those of the command.
+
+    `config` is a path, YAML text, or a dict of the same form: {"base": {"depth": 4}, "grid": {"lr": [1e-3, 1e-2]}}.
+    `overrides` are texts, "steps=100". `jobs` runs at a time, by default as many as there are processors.
+    `plugin` files are loaded for the rest of the process. With `progress`, the command's live view on standard
+    error, or whoever follows it.
+
+    Raises UserError for bad input, before anything is written; and where the disk is full or no worker can be started.
+    """
+    for path in _listed(plugin):
+        plugins.add(plugins.read(Path(path)))
+    plan = plan_of(config, _listed(overrides), scale=scale, max_runs=max_runs)
+    options = Options(
+        out=Path(out),
+        jobs=jobs or default_jobs(),
+        executor=executor,
+        timeout_seconds=timeout_seconds,
+        only=tuple(_listed(only)),
+        retry_failed=retry_failed,
+        refresh=refresh,
+        force=force,
+        fail_fast=fail_fast,
+        save_weights=save_weights,
+        plain=plain,
+    )
+    swept = run_sweep(plan, options, _listener(plan, progress))
+    if swept.stopped:
+        if swept.exit_code > 128:
+            signal.raise_signal(swept.exit_code - 128)  # what the signal would have done: KeyboardInterrupt, or the end
+        raise UserError(swept.message)
+    return SweepResult(folder=swept.store.folder, exit_code=swept.exit_code, report=swept.report)
+
+
+def load(path: str | PathLike[str]) -> pd.DataFrame:
+    """One row a run of a sweep's folder, finished or not, as `SweepResult.frame`; or any CSV file of ours.
+
+    Each column has its type whatever its cells hold: counts Int64, losses float64, switches boolean, and words text, in
+    which `none` is a word and no gap. For a folder of sweeps: the runs of all of them, with the column `sweep` first.
+
+    Raises UserError where there is nothing of ours, or runs of a plugin's that is not loaded.
+    """
+    place = Path(path)
+    if place.is_file():
+        return tables.read_csv(place)
+    if (place / MANIFEST).is_file():
+        return reports.read(Store(place)).runs
+    return _of_all(place)
+
+
+def _of_all(out: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    from normexp.results import library
+
+    frames = []
+    for store in library.sweeps(out):
+        runs = reports.read(store).runs
+        runs.insert(0, "sweep", store.folder.name)
+        frames.append(runs)
+    if not frames:
+        raise UserError(f"{out} is no sweep's folder, holds none, and is no CSV file")
+    return pd.concat(frames, ignore_index=True)
+
+
+def plan_of(
+    config: Config, overrides: Sequence[str] = (), *, scale: float = 1.0, max_runs: int = grid.MAX_RUNS
+) -> Plan:
+    """A config expanded to its points and runs. Raises UserError."""
+    if isinstance(config, Mapping):
+        read = sweepfile.parse(_as_yaml(config), origin="config", overrides=overrides, scale=scale)
+    elif isinstance(config, str) and is_text(config):
+        read = sweepfile.parse(config, origin="config", overrides=overrides, scale=scale)
+    else:
+        read = sweepfile.load(Path(config), overrides, scale=scale)
+    return grid.plan(read, max_runs=max_runs)
+
+
+def is_text(config: str) -> bool:
+    """Whether it is YAML itself and not a path: it has several lines, or `key: value`."""
+    return "\n" in config or re.search(r":\s", config) is not None
+
+
+def _as_yaml(config: Mapping[str, Any]) -> str:
+    import yaml
+
+    try:
+        return yaml.safe_dump(_plain(config), sort_keys=False, allow_unicode=True)
+    except yaml.YAMLError as fault:
+        raise UserError(f"config: {fault.args[0]}: {fault.args[-1]!r}: write numbers, words and lists") from fault
+
+
+def _plain(value: Any) -> Any:
+    """Arrays, ranges, tuples and numbers of NumPy's as YAML has them."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple | range):
+        return [_plain(item) for item in value]
+    return value
+
+
+def executor_of(name: str) -> Executor:
+    """A row of the table of executors. Raises UserError."""
+    if name not in EXECUTORS:
+        raise UserError(f"executor {name}: there are {', '.join(EXECUTORS)}")
+    return EXECUTORS[name]
+
+
+class _Quiet:
+    """Follows a sweep and shows nothing."""
+
+    def begin(self, todo: Sequence[RunConfig], *, done: int, failed: int, reused: int) -> None: ...
+
+    def event(self, event: Event) -> None: ...
+
+    def end(self) -> None: ...
+
+
+def _listener(plan: Plan, progress: bool | Listener) -> Listener:
+    if not isinstance(progress, bool):
+        return progress
+    if not progress:
+        return _Quiet()
+    from rich.console import Console
+
+    from normexp.views import live
+
+    screen = Console(stderr=True, highlight=False, markup=False, emoji=False)
+    return live.View(screen, live.names_of(plan))
+
+
+def _listed(given: Any) -> Sequence[Any]:
+    """One text or path as a list of one."""
+    return [given] if isinstance(given, str | PathLike) else given

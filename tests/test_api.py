@@ -1,0 +1,191 @@
+"""normexp from Python: as a script, from standard input, in threads; what it returns and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import normexp
+from normexp import api
+from normexp.execute.events import Finished, Progress
+from normexp.record import Outcome
+from normexp.results.store import Store
+
+TINY = {"depth": 1, "width": 8, "hidden": 8, "heads": 2, "vocab": 8, "batch": 4, "steps": 3, "eval_every": 2}
+CONFIG = {"name": "tiny", "base": {**TINY, "norm": "none"}, "grid": {"lr": [1e-3, 1e-2], "position": ["pre", "post"]}}
+EXAMPLE = (Path(__file__).parent.parent / "examples" / "from_python.py").read_text("utf-8")
+
+
+@pytest.fixture(autouse=True)
+def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("normexp.views.report.write_figures", lambda store, report: None)
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> normexp.SweepResult:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("normexp.views.report.write_figures", lambda store, report: None)
+        return normexp.sweep(CONFIG, out=tmp_path_factory.mktemp("out"), executor="inline")
+
+
+def test_a_run_is_that_of_a_sweep(swept: normexp.SweepResult) -> None:
+    seen: list[Progress] = []
+    asked = normexp.RunConfig(**{**TINY, "norm": "none", "lr": 1e-2, "position": "post", "eps": 1e-3})
+    record = normexp.run(asked, executor="inline", progress=seen.append)
+    assert record.config == asked.canonical()
+    stored = swept.read(record.run_id)
+    assert record.result == stored.result
+    assert record.traces is not None
+    assert stored.traces is not None
+    assert [repr(row) for row in record.traces.curve] == [repr(row) for row in stored.traces.curve]
+    assert seen[0].step == 1
+
+
+def test_a_sweep_tells_what_came_of_it(swept: normexp.SweepResult) -> None:
+    assert swept.exit_code == 0
+    assert list(swept.frame["lr"]) == [1e-3, 1e-2]
+    assert [len(swept.frame), len(swept.points), len(swept.summary)] == [2, 4, 4]
+    assert set(swept.records) == set(swept.frame["run_id"])
+    assert swept.conclusion in repr(swept)
+    with pytest.raises(normexp.UserError, match="no such run has ended"):
+        swept.read("d1-none-pre-attention-lr1-w0-s0-00000000")
+
+
+def test_loading_gives_types_and_the_word_none(swept: normexp.SweepResult) -> None:
+    for frame in (normexp.load(swept.folder), normexp.load(swept.folder / "runs.csv")):
+        pd.testing.assert_frame_equal(frame, swept.frame)
+        assert set(frame["norm"]) == {"none"}
+        kinds = {name: str(frame[name].dtype) for name in ("depth", "lr", "residual", "final_val_loss", "step")}
+        assert kinds == {
+            "depth": "Int64",
+            "lr": "float64",
+            "residual": "boolean",
+            "final_val_loss": "float64",
+            "step": "Int64",
+        }
+    together = normexp.load(swept.folder.parent)
+    assert set(together["sweep"]) == {"tiny"}
+    pd.testing.assert_frame_equal(together.drop(columns="sweep"), swept.frame)
+
+
+def test_nothing_to_load_is_said(tmp_path: Path) -> None:
+    with pytest.raises(normexp.UserError, match="is no sweep's folder"):
+        normexp.load(tmp_path)
+    with pytest.raises(normexp.UserError, match="is no sweep's folder"):
+        normexp.load(tmp_path / "nowhere")
+
+
+def test_a_config_is_a_path_a_text_or_a_dict(tmp_path: Path) -> None:
+    text = "name: axes\nbase: {depth: 2}\ngrid: {lr: [0.001, 0.01], seed: [0, 1]}\n"
+    path = tmp_path / "axes.yaml"
+    path.write_text(text)
+    told = {"name": "axes", "base": {"depth": np.int64(2)}, "grid": {"lr": np.logspace(-3, -2, 2), "seed": range(2)}}
+    plans = [api.plan_of(config, ["steps=10"]) for config in (path, str(path), text, told)]
+    assert all(plan.points == plans[0].points and plan.folder == "axes+steps=10" for plan in plans)
+    assert [point.config.lr for point in plans[0].points] == [1e-3, 1e-3, 1e-2, 1e-2]
+    assert api.plan_of("base: {depth: 2}").points[0].config.depth == 2
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ("nowhere.yaml", "nowhere.yaml: no such file"),
+        ({"base": {"dept": 3}}, "config:.*did you mean depth"),
+        ({"base": {"depth": object()}}, "config: .*object"),
+        ({"base": {"sharpness": 0.01}}, "nothing to learn"),
+        ("a: b: c", "config:1:.*not YAML"),
+    ],
+)
+def test_bad_configs_are_refused_before_anything_is_written(config: object, words: str, tmp_path: Path) -> None:
+    with pytest.raises(normexp.UserError, match=words):
+        normexp.sweep(config, out=tmp_path / "out", executor="inline")  # type: ignore[arg-type]
+    assert not (tmp_path / "out").exists()
+
+
+def test_bad_options_and_runs_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(normexp.UserError, match="there are processes, inline"):
+        normexp.sweep(CONFIG, out=tmp_path, executor="threads")
+    with pytest.raises(normexp.UserError, match="there are processes, inline"):
+        normexp.run(normexp.RunConfig(), executor="threads")
+    with pytest.raises(normexp.UserError, match="nothing to learn"):
+        normexp.run(normexp.RunConfig(**TINY, sharpness=0.01))
+    with pytest.raises(normexp.UserError) as fault:
+        normexp.RunConfig(depth=-1, norm="lm")
+    assert len(fault.value.complaints) == 2
+    assert isinstance(fault.value, ValueError)
+
+
+def test_ctrl_c_is_one_and_loses_nothing(tmp_path: Path) -> None:
+    class Stops:
+        def begin(self, *todo: object, **counts: object) -> None: ...
+
+        def event(self, event: object) -> None:
+            if isinstance(event, Finished):
+                signal.raise_signal(signal.SIGINT)
+
+        def end(self) -> None: ...
+
+    with pytest.raises(KeyboardInterrupt):
+        normexp.sweep(CONFIG, out=tmp_path, executor="inline", progress=Stops())
+    assert len(Store(tmp_path / "tiny").records()) == 1
+    assert len(normexp.sweep(CONFIG, out=tmp_path, executor="inline").records) == 2
+
+
+LIGHT = """
+import sys, normexp
+normexp.RunConfig, normexp.UserError
+assert not {"torch", "pandas", "numpy", "yaml"} & set(sys.modules), sorted(sys.modules)
+"""
+PLAINLY = "import normexp.views.report; normexp.views.report.write_figures = lambda store, report: None"
+IN_THREADS = """
+assert "torch" not in sys.modules
+import json, sys, threading
+assert threading.current_thread() is threading.main_thread()
+main, told = sys.modules["__main__"], {}
+def work(name):
+    swept = normexp.sweep({"name": name, "base": {**BASE, "lr": len(name) / 1000}}, jobs=1)
+    told[name] = list(swept.frame["outcome"])
+threads = [threading.Thread(target=work, args=(name,)) for name in ("a", "bb", "ccc")]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert sys.modules["__main__"] is main
+print("TOLD", json.dumps(told, sort_keys=True))
+"""
+
+
+def test_the_example_and_threads_from_standard_input(tmp_path: Path) -> None:
+    quick = EXAMPLE
+    for full, short in (("steps=100", "steps=4"), ('"steps": 200', '"steps": 4'), ('"depth": 6', '"depth": 1')):
+        assert full in quick
+        quick = quick.replace(full, short)
+    script = "\n".join([LIGHT, PLAINLY, quick, f"BASE = {TINY!r}", IN_THREADS])
+    done = subprocess.run(
+        [sys.executable, "-"], input=script, capture_output=True, text=True, cwd=tmp_path, timeout=120, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].split()[0] in {outcome.value for outcome in Outcome}
+    told = json.loads(lines[-1].removeprefix("TOLD "))
+    assert {name: len(words) for name, words in told.items()} == {"a": 1, "bb": 1, "ccc": 1}
+    assert {word for words in told.values() for word in words} <= {outcome.value for outcome in Outcome}
+    assert sorted(path.name for path in (tmp_path / "results").iterdir()) == ["a", "bb", "ccc", "rates"]
+
+
+def test_names_of_modules_do_not_hide_functions() -> None:
+    import normexp.run
+    import normexp.sweep
+
+    assert callable(normexp.run)
+    assert callable(normexp.sweep)
+    assert normexp.run is api.run
+    assert normexp.sweep is api.sweep
+    assert {*normexp.__all__, "__version__"} <= set(dir(normexp))
+    with pytest.raises(AttributeError, match="has no attribute 'rum'"):
+        normexp.rum  # noqa: B018
