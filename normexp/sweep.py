@@ -103,7 +103,7 @@ def run_sweep(plan: Plan, options: Options, listener: Listener, grow: Grow = lam
         if work.todo:
             report.load_drawing()
         try:
-            job = Job(plugins.loaded(), options.save_weights, options.plain, losses)
+            job = Job(plugins.loaded(), options.save_weights, options.plain, losses, options.watched)
             _execute(work, job, store, options, listener, ended)
             once = replace(options, force=False, retry_failed=False, refresh=False)
             while (larger := grow(store.records())) is not None:

@@ -31,6 +31,7 @@ class Options:
     fail_fast: bool = False
     save_weights: bool = False
     plain: bool = False
+    watched: bool = False
     only: tuple[str, ...] = ()
     beside: tuple[Path, ...] = ()
     argv: tuple[str, ...] = ()

@@ -42,7 +42,7 @@ HEALTHY = [(Outcome.LEARNED, 0, 2.0), (Outcome.LEARNED, 0, 2.1), (Outcome.LEARNE
 
 def test_the_plan_is_the_network_and_its_twins() -> None:
     configs = list(PLAN.configs.values())
-    assert [(c.norm, c.seed) for c in configs] == [(n, s) for n in ("none", "ln", "rms") for s in (0, 1, 2)]
+    assert [(c.norm, c.seed) for c in configs] == [(n, s) for s in (0, 1, 2) for n in ("none", "ln", "rms")]
     assert {(c.depth, c.lr, c.mixer) for c in configs} == {(20, 1e-2, "attention")}
 
 

@@ -2,6 +2,8 @@
 
 import io
 import re
+import threading
+from pathlib import Path
 
 import pytest
 import records
@@ -9,11 +11,14 @@ from rich.console import Console
 
 from normexp.execute.events import Finished, Progress, Started
 from normexp.record import Status
-from normexp.views.live import View, duration, layer_bars, names_of, result_line
+from normexp.views.labels import duration
+from normexp.views.live import View, names_of, result_line
+from normexp.views.runlines import elided
 from normexp.views.tally import Tally
 
 PLAN = records.plan({"position": ["pre", "post"], "lr": [1e-3, 1e-2]})
 CONFIGS = list(PLAN.configs.values())
+FOLDER = Path("results/some")
 
 
 def progress(config, step: int = 50) -> Progress:
@@ -28,7 +33,7 @@ class TestTally:
         assert len(tally.running) == 4
         for record in (records.done(CONFIGS[0], 1.9), records.done(CONFIGS[1], 2.0), records.dead(CONFIGS[2], 5)):
             tally.update(Finished(record))
-        assert tally.words == "2 learned, 1 nonfinite"
+        assert tally.counts == {"learned": 2, "nonfinite": 1}
         assert list(tally.running) == [CONFIGS[3].run_id]
 
     def test_time_left_follows_from_the_steps_made(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,7 +49,7 @@ class TestPlainLines:
     def view(self, encoding: str = "utf-8", **console: object) -> tuple[View, io.BytesIO]:
         raw = io.BytesIO()
         stream = io.TextIOWrapper(raw, encoding=encoding, write_through=True)
-        return View(Console(file=stream, highlight=False, markup=False, **console), names_of(PLAN)), raw
+        return View(Console(file=stream, highlight=False, markup=False, **console), names_of(PLAN), FOLDER), raw
 
     @pytest.mark.parametrize(("encoding", "width"), [("utf-8", 20), ("ascii", 80), ("cp1252", 200)])
     def test_a_line_a_finished_run_and_no_control_characters(self, encoding: str, width: int) -> None:
@@ -59,7 +64,7 @@ class TestPlainLines:
         assert lines[0] == "4 done (1 from other sweeps), 4 to do"
         assert lines[1] == "[1/4] position pre, lr 0.001: learned: loss 1.900, 0:04"
         assert lines[4].startswith("[4/4] position post, lr 0.01: failed: Traceback: it broke")
-        assert lines[4].endswith(f"(log: runs/{CONFIGS[3].run_id}/log.txt)")
+        assert lines[4].endswith(f"(log: results/some/runs/{CONFIGS[3].run_id}/log.txt)")
         assert len(lines) == 5
         assert not re.search(r"[\x00-\x09\x0b-\x1f]", raw.getvalue().decode(encoding))
 
@@ -74,6 +79,29 @@ class TestPlainLines:
         view.event(progress(CONFIGS[0]))
         assert raw.getvalue().decode().splitlines()[1:] == ["0 of 4 ended, 1 under way"]
 
+    def test_a_run_that_hangs_is_named_though_no_event_comes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        now = 0.0
+        monkeypatch.setattr("normexp.views.live.LOOK_SECONDS", 0.01)
+        monkeypatch.setattr("normexp.views.live.time.monotonic", lambda: now)
+        view, raw = self.view()
+        view.begin(CONFIGS, done=0, failed=0, reused=0)
+        view.event(Started(CONFIGS[0]))
+        view.event(Started(CONFIGS[1]))
+        now = 200.0
+        view.event(progress(CONFIGS[1]))
+        now = 400.0
+        for _ in range(500):
+            if raw.getvalue().count(b"\n") >= 4:
+                break
+            threading.Event().wait(0.01)
+        view.end()
+        assert raw.getvalue().decode().splitlines()[1:] == [
+            "0 of 4 ended, 2 under way",
+            "0 of 4 ended, 2 under way",
+            "position pre, lr 0.001: no step for 6:40: "
+            "it replays its death, or hangs (--timeout SECONDS ends such runs)",
+        ]
+
     def test_nothing_to_do_is_said(self) -> None:
         view, raw = self.view()
         view.begin([], done=4, failed=0, reused=0)
@@ -87,32 +115,68 @@ class TestPlainLines:
         assert raw.getvalue().decode() == told
 
 
-@pytest.mark.parametrize("width", [40, 80, 200])
-def test_the_live_view_fits_the_terminal_and_names_each_running_run(width: int) -> None:
-    console = Console(file=io.StringIO(), width=width, force_terminal=True, highlight=False, markup=False)
-    view = View(console, names_of(PLAN))
-    view.tally = Tally(todo=CONFIGS)
-    view.event(Started(CONFIGS[0]))
-    view.event(progress(CONFIGS[0]))
+def lines_of(view: View, console: Console) -> list[str]:
     with console.capture() as shown:
         console.print(view)
-    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in shown.get().splitlines()]
+    return [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in shown.get().splitlines()]
+
+
+def on_terminal(width: int, encoding: str = "utf-8", height: int = 24) -> Console:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    return Console(
+        file=stream,
+        width=width,
+        height=height,
+        force_terminal=True,
+        legacy_windows=False,
+        highlight=False,
+        markup=False,
+    )
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+@pytest.mark.parametrize("width", [20, 40, 80, 200])
+def test_the_live_view_fits_the_terminal_and_names_each_running_run(width: int, encoding: str) -> None:
+    console = on_terminal(width, encoding)
+    view = View(console, names_of(PLAN), FOLDER)
+    view.tally = Tally(todo=CONFIGS)
+    view.event(Started(CONFIGS[0]))
+    for step in (10, 25, 50):
+        view.event(progress(CONFIGS[0], step))
+    lines = lines_of(view, console)
     assert len(lines) == 2
     assert all(len(line) <= width for line in lines)
+    "".join(lines).encode(encoding)
     assert "0/4" in lines[0]
+    assert "lr 0.001" in lines[1] or width < 40
     if width >= 80:
         assert "position pre, lr 0.001" in lines[1]
         assert "50/100" in lines[1]
         assert "loss 3.210" in lines[1]
+        assert "grad 0.5" in lines[1]
+    assert ("!" in lines[1]) == (width == 200 and encoding == "utf-8"), "a stream that is not finite"
 
 
-def test_bars_grow_with_the_signal_and_mark_what_is_not_finite() -> None:
-    bars = layer_bars([0.0, 0.1, 1.0, 1e3, 1e5, 1e30, float("inf"), float("nan")])
-    assert len(bars) == 8
-    assert bars[0] == bars[1] == "▁"
-    assert bars[1:6] == "".join(sorted(bars[1:6]))
-    assert bars[5] == "█"
-    assert bars[6:] == "!!"
+def test_the_live_view_counts_what_became_of_runs_and_how_long_the_rest_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = on_terminal(80)
+    view = View(console, names_of(PLAN), FOLDER)
+    now = 0.0
+    monkeypatch.setattr("normexp.views.tally.time.monotonic", lambda: now)
+    view.tally = Tally(todo=CONFIGS, started=now)
+    ends = [records.done(CONFIGS[0], 1.9), records.done(CONFIGS[1], 4.06), records.dead(CONFIGS[2], 5)]
+    for config, record in zip(CONFIGS, ends, strict=False):
+        view.tally.update(Started(config))
+        view.tally.update(Finished(record))
+    now = 60.0
+    first, second = lines_of(view, console)
+    assert re.match(r"3/4 .* about 0:2\d left$", first), "a run that died at step 5 took hardly any of that minute"
+    assert second == "1 learned  1 plateau  1 nonfinite"
+
+
+def test_a_name_without_room_loses_its_middle() -> None:
+    assert elided("position mix, lr 0.003", 30) == "position mix, lr 0.003"
+    assert elided("position mix, lr 0.003", 12) == "pos…lr 0.003"
+    assert len(elided("position mix, lr 0.003", 1)) <= 1
 
 
 def test_durations() -> None:

@@ -143,3 +143,13 @@ def test_progress_is_reported_at_every_step() -> None:
 def test_a_task_with_nothing_to_learn_is_refused() -> None:
     with pytest.raises(ValueError, match="nothing to learn"):
         small(sharpness=0.01)
+
+
+def test_a_training_that_is_watched_gives_the_same_numbers() -> None:
+    config = RunConfig(depth=2, width=16, heads=2, hidden=16, vocab=16, norm="bn", steps=6, eval_every=6, batch=4)
+    seen: list[tuple[float, ...]] = []
+    alone = train(config, report=lambda step, loss, grad_norm, rms: None)
+    watched = train(config, report=lambda step, loss, grad_norm, rms: seen.append(rms), look_seconds=0.0)
+    assert watched.traces == alone.traces
+    assert len({rms[2] for rms in seen[:-1]}) == 5, "every step has sizes of its own"
+    assert {len(rms) for rms in seen} == {4}

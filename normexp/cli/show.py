@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 
 from rich.console import Console, RenderableType
 from rich.text import Text
@@ -13,8 +14,9 @@ from normexp.results import library
 from normexp.results.store import Store
 from normexp.sweep import check, run_sweep
 from normexp.views import collapse, console, report, shards
-from normexp.views.labels import plural
-from normexp.views.live import View, duration, ended_text, names_of
+from normexp.views.labels import duration, plural
+from normexp.views.live import View, ended_text, names_of
+from normexp.views.livecollapse import CollapseView
 from normexp.work import Options, work_of
 
 
@@ -45,7 +47,7 @@ def _line(target: Console, text: str) -> None:
 
 def execute(plan: Plan, options: Options) -> int:
     """Run a plan under the live view, then print its report and where it lies. Returns the exit code."""
-    swept = run_sweep(plan, options, View(screen(), names_of(plan)))
+    swept = run_sweep(plan, options, View(screen(), names_of(plan), options.out / plan.folder))
     made = "Tables" if swept.stopped else "Tables and figures"
     show(console.console(swept.report), f"{made}: {swept.store.folder}")
     if swept.message:
@@ -74,7 +76,8 @@ def show_dry_run(plan: Plan, options: Options) -> None:
 
 def execute_collapse(plan: Plan, options: Options) -> int:
     """Run a collapse plan under the live view; print and store its verdict, deaths and layer signal."""
-    swept = run_sweep(plan, options, View(screen(), names_of(plan)))
+    options = replace(options, watched=screen().is_terminal)
+    swept = run_sweep(plan, options, CollapseView(screen(), names_of(plan), options.out / plan.folder))
     records = swept.report.records
     words = collapse.verdict(plan, records)
     chosen = collapse.exemplars(plan, records)

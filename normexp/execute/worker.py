@@ -6,6 +6,7 @@ torch is imported inside the functions, so that a driver may name them without l
 from __future__ import annotations
 
 import functools
+import math
 import platform
 import sys
 import time
@@ -46,13 +47,15 @@ class Job:
     """`run` with the rows of plugins, whose text travels with it; records bring the trained weights if asked for.
 
     With `plain`, autograd makes every step: the reference of the faster one, and equal to it up to rounding.
-    `losses` are reference losses that the driver has estimated already, by their task.
+    `losses` are reference losses that the driver has estimated already, by their task. Where someone has the layers
+    `watched`, they are measured for every report, not at evaluations alone.
     """
 
     plugins: tuple[Plugin, ...] = ()
     save_weights: bool = False
     plain: bool = False
     losses: Mapping[TaskName, Losses] = field(default_factory=dict)
+    watched: bool = False
 
     def __call__(self, config: RunConfig, report: Report) -> RunRecord:
         from normexp.tasks import remember
@@ -60,7 +63,8 @@ class Job:
         for plugin in self.plugins:
             add(plugin)
         remember(self.losses)
-        return attempt(functools.partial(_train, save_weights=self.save_weights, plain=self.plain), config, report)
+        work = functools.partial(_train, save_weights=self.save_weights, plain=self.plain, watched=self.watched)
+        return attempt(work, config, report)
 
 
 def attempt(work: Work, config: RunConfig, report: Report) -> RunRecord:
@@ -121,7 +125,9 @@ def throttled(report: Report) -> Report:
     return throttle
 
 
-def _train(config: RunConfig, report: Report, *, save_weights: bool = False, plain: bool = False) -> RunRecord:
+def _train(
+    config: RunConfig, report: Report, *, save_weights: bool = False, plain: bool = False, watched: bool = False
+) -> RunRecord:
     from normexp.training.threads import thread_count
     from normexp.training.train import train
 
@@ -130,7 +136,8 @@ def _train(config: RunConfig, report: Report, *, save_weights: bool = False, pla
 
     start = time.perf_counter()
     with thread_count(THREADS):
-        training = train(config, report=step, plain=plain)
+        look_seconds = REPORT_SECONDS if watched else math.inf
+        training = train(config, report=step, plain=plain, look_seconds=look_seconds)
         verdict = outcome.judge(training.result, training.traces.evaluations, vocab=config.vocab, steps=config.steps)
         seconds: Mapping[str, float] = {**training.seconds, "total": time.perf_counter() - start}
         return RunRecord(

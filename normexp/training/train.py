@@ -18,7 +18,7 @@ from normexp.streams import seed_of
 from normexp.tasks import Batch
 from normexp.training.death import locate_step, locate_validation, replay
 from normexp.training.modes import mode_signal
-from normexp.training.signal import forward_signal, gradient_sizes, signal_rows
+from normexp.training.signal import activations, forward_signal, gradient_sizes, rms, signal_rows
 from normexp.training.statistics import kept_statistics
 from normexp.training.trainer import Step, Trainer, parameter_count
 
@@ -62,6 +62,20 @@ class _Session:
     curve: list[CurveRow] = field(default_factory=list)
     layers: list[SignalRow] = field(default_factory=list)
     stream_rms: tuple[float, ...] = ()
+    looked: float = 0.0
+
+    def look(self) -> None:
+        """Measure the stream by one more forward pass, which changes nothing of the training."""
+        network = self.trainer.network
+        sizes: list[float] = []
+
+        def see(layer: int, part: str, values: torch.Tensor) -> None:
+            if part == "stream":
+                sizes.append(rms(values))
+
+        with torch.no_grad(), torch.random.fork_rng(devices=[]), kept_statistics(network), activations(network, see):
+            self.trainer.loss(self.trainer.signal_batch)
+        self.stream_rms, self.looked = tuple(sizes), time.monotonic()
 
     def evaluate(self, number: int) -> tuple[float, Death | None]:
         """Validation loss after update `number`, and the layers' signal on the first validation sequences."""
@@ -88,17 +102,20 @@ class _Session:
             return step, locate_step(self.trainer, number, batch, step.bad, step.loss)
 
 
-def train(config: RunConfig, *, report: Report | None = None, plain: bool = False) -> Training:
+def train(
+    config: RunConfig, *, report: Report | None = None, plain: bool = False, look_seconds: float = math.inf
+) -> Training:
     """Train the config's network on the calling thread, `plain` as Trainer has it.
 
+    For reports the stream is measured at evaluations, and once more where so many seconds have gone by since.
     Raises ValueError where the task has nothing to learn.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_of("torch", config.seed))  # nothing here draws from it, but a user's norm may
-        return _train(config, report, plain)
+        return _train(config, report, plain, look_seconds)
 
 
-def _train(config: RunConfig, report: Report | None, plain: bool) -> Training:
+def _train(config: RunConfig, report: Report | None, plain: bool, look_seconds: float) -> Training:
     watch = _Watch()
     with watch.part("data"):
         session = _Session(Trainer(config, plain=plain), watch)
@@ -119,6 +136,8 @@ def _train(config: RunConfig, report: Report | None, plain: bool) -> Training:
             CurveRow(step=number, lr=step.lr, train_loss=step.loss, grad_norm=step.grad_norm, val_loss=evaluated)
         )
         if report is not None:
+            if death is None and time.monotonic() - session.looked > look_seconds:
+                session.look()
             report(number, step.loss, step.grad_norm, session.stream_rms)
     with watch.part("replay"):
         death_layers = replay(config, death, partial(Trainer, plain=plain)) if death is not None and number > 0 else []

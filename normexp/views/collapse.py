@@ -30,14 +30,14 @@ FAIR_SHARE = 0.5
 
 
 def plan_of(setting: str, given: Mapping[str, Value]) -> Plan:
-    """The network of the given keys in a setting, three seeds, and its LN and RMSNorm twins."""
+    """The network of the given keys in a setting, three seeds, and its LN and RMSNorm twins, which train beside it."""
     values: dict[str, Value] = {"lr": RATES[setting], **DEFAULTS, **SETTINGS[setting], **given}
     norm = values.pop("norm", "none")
     norms = list(dict.fromkeys((norm, *TWINS)))
     seeds = [values.pop("seed")] if "seed" in values else list(SEEDS)
     name = f"collapse+{setting}" + slug(sorted(f"{key}={value}" for key, value in given.items()), LONGEST_SLUG)
     title = QUESTION + _trained(setting, values)
-    return grid.plan_of(name=name, title=title, groups=[("", {**values, "norm": norms, "seed": seeds})])
+    return grid.plan_of(name=name, title=title, groups=[("", {**values, "seed": seeds, "norm": norms})])
 
 
 def _trained(setting: str, values: Mapping[str, Value]) -> str:
@@ -121,7 +121,8 @@ def _fractions(found: Sequence[RunRecord]) -> list[float]:
 def deaths(plan: Plan, records: Mapping[str, RunRecord]) -> TextTable:
     """Outcome of each run, and its first bad step, kind, place, tensor and layer."""
     rows = []
-    for point in plan.points:
+    norms = list(dict.fromkeys(map(norm_of, plan.points)))
+    for point in sorted(plan.points, key=lambda point: norms.index(norm_of(point))):
         record = records.get(point.config.run_id)
         result = record.result if record is not None else None
         death = result.death if result is not None else None

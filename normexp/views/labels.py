@@ -55,6 +55,13 @@ def range_text(numbers: Iterable[int]) -> str:
     return "" if not found else str(found[0]) if len(found) == 1 else f"{found[0]}–{found[-1]}"
 
 
+def duration(seconds: float) -> str:
+    """`1:05`, `2:03:04`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
 def plural(count: int, noun: str) -> str:
     """`1 run`, `2 runs`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -14,17 +17,28 @@ from rich.text import Text
 
 from normexp.execute.events import Event, Finished
 from normexp.plan import Plan
-from normexp.record import RunRecord, Status
+from normexp.record import Outcome, RunRecord, Status
 from normexp.run import RunConfig
 from normexp.views.console import encodable
-from normexp.views.labels import loss_text, values_text
+from normexp.views.labels import duration, loss_text, values_text
+from normexp.views.runlines import RunLines
 from normexp.views.tally import Tally
 
 HEARTBEAT_SECONDS = 60.0
 """How often a sweep that is not watched says that it is alive."""
-BARS = "▁▂▃▄▅▆▇█"
-DECADES = 6.0
-"""Range of the bars: an activation RMS from 0.1 to 10^5, in powers of ten."""
+SILENT_SECONDS = 300.0
+"""A run that has made no step for so long is named: it may hang."""
+LOOK_SECONDS = 5.0
+BAR_FROM = 48
+"""The terminal's columns from which on there is room for a bar."""
+STYLES: Mapping[str, str] = {
+    Outcome.LEARNED: "green",
+    Outcome.PLATEAU: "yellow",
+    Outcome.UNSETTLED: "magenta",
+    Outcome.DIVERGED: "magenta",
+    Outcome.NONFINITE: "red",
+}
+"""Of outcomes; a run that came to none is in reverse."""
 
 
 def result_line(record: RunRecord) -> str:
@@ -45,31 +59,20 @@ def ended_text(done: int, failed: int, reused: int = 0) -> str:
     return f"{done} done{copied}{broken}"
 
 
-def duration(seconds: float) -> str:
-    """1:05, 2:03:04."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def layer_bars(rms_by_layer: Sequence[float]) -> str:
-    """One bar a layer, log scale, from 0.1 to 10^5; `!` where it is not finite."""
-    bars = []
-    for rms in rms_by_layer:
-        height = (math.log10(max(rms, 1e-9)) + 1) / DECADES if math.isfinite(rms) else math.nan
-        bars.append("!" if math.isnan(height) else BARS[min(len(BARS) - 1, max(0, int(height * len(BARS))))])
-    return "".join(bars)
-
-
 class View:
-    """The listener of a sweep on a console. `names` tells each run in the words of the sweep's axes."""
+    """The listener of a sweep on a console. `names` tells each run in the words of the sweep's axes.
 
-    def __init__(self, console: Console, names: Mapping[str, str]) -> None:
+    `folder` is that of the sweep, where logs lie.
+    """
+
+    def __init__(self, console: Console, names: Mapping[str, str], folder: Path = Path()) -> None:
         self.console = console
         self.names = names
+        self.folder = folder
         self.tally = Tally()
         self._live: Live | None = None
         self._spoke = time.monotonic()
+        self._over = threading.Event()
 
     def begin(self, todo: Sequence[RunConfig], *, done: int, failed: int, reused: int) -> None:
         """Say what there is to do, and open the live view on a terminal."""
@@ -79,6 +82,8 @@ class View:
         if todo and self.console.file.isatty() and not self.console.is_dumb_terminal:
             self._live = Live(self, console=self.console, refresh_per_second=5, transient=True)
             self._live.start()
+        elif todo:
+            threading.Thread(target=self._watch, daemon=True).start()
 
     def event(self, event: Event) -> None:
         """Follow; a run that has ended is told in a line."""
@@ -87,16 +92,35 @@ class View:
             record = event.record
             seconds = duration(record.seconds.get("total", 0.0))
             position = f"[{len(self.tally.finished)}/{len(self.tally.todo)}]"
-            log = f" (log: runs/{record.run_id}/log.txt)" if record.status is not Status.DONE else ""
+            log = (
+                f" (log: {self.folder / 'runs' / record.run_id / 'log.txt'})"
+                if record.status is not Status.DONE
+                else ""
+            )
             self._say(
                 f"{position} {self.names.get(record.run_id, record.run_id)}: {result_line(record)}, {seconds}{log}"
             )
-        elif self._live is None and time.monotonic() - self._spoke > HEARTBEAT_SECONDS:
+        elif self._live is None:
+            self._beat()
+
+    def _watch(self) -> None:
+        """Where no event comes, since every run hangs, say so all the same."""
+        with suppress(OSError, ValueError):  # the stream has gone
+            while not self._over.wait(LOOK_SECONDS):
+                self._beat()
+
+    def _beat(self) -> None:
+        if time.monotonic() - self._spoke > HEARTBEAT_SECONDS:
             ended, running = len(self.tally.finished), len(self.tally.running)
             self._say(f"{ended} of {len(self.tally.todo)} ended, {running} under way")
+            for run_id, seconds in self.tally.silent(SILENT_SECONDS).items():
+                name, since = self.names.get(run_id, run_id), duration(seconds)
+                told = "it replays its death, or hangs (--timeout SECONDS ends such runs)"
+                self._say(f"{name}: no step for {since}: {told}")
 
     def end(self) -> None:
         """Close the live view."""
+        self._over.set()
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -106,32 +130,25 @@ class View:
         self.console.print(Text(encodable(line, self.console.encoding)), soft_wrap=True)
 
     def __rich__(self) -> RenderableType:
-        tally = self.tally
-        left = tally.seconds_left
-        head = Table.grid(padding=(0, 1))
-        head.add_row(
-            f"{len(tally.finished)}/{len(tally.todo)}",
-            ProgressBar(total=len(tally.todo), completed=len(tally.finished), width=20),
-            f"{duration(left)} left" if left is not None else "",
-            Text(tally.words),
-        )
-        return Group(head, self._running_table())
+        return Group(*self._head(), self.body())
 
-    def _running_table(self) -> Table:
-        table = Table.grid(padding=(0, 1))
-        unicode = self.console.encoding.lower().startswith("utf")
-        configs = {config.run_id: config for config in self.tally.todo}
-        for run_id, run in self.tally.running.items():
-            steps = configs[run_id].steps
-            bars = layer_bars(run.rms_by_layer) if unicode else ""
-            table.add_row(
-                Text(self.names.get(run_id, run_id), overflow="ellipsis", no_wrap=True),
-                f"{run.step}/{steps}",
-                Text(f"loss {loss_text(run.loss)}", no_wrap=True),
-                Text(f"grad {run.grad_norm:.2g}", no_wrap=True),
-                Text(bars, no_wrap=True, overflow="crop"),
-            )
-        return table
+    def body(self) -> RenderableType:
+        """What stands under the progress: the runs under way."""
+        return RunLines(self.tally, self.names, self.tally.silent(SILENT_SECONDS))
+
+    def _head(self) -> Iterator[RenderableType]:
+        """How much is done and how long the rest takes; what became of those that ended."""
+        tally, left = self.tally, self.tally.seconds_left
+        head = Table.grid(padding=(0, 1))
+        shown: list[RenderableType] = [f"{len(tally.finished)}/{len(tally.todo)}"]
+        if self.console.width >= BAR_FROM:
+            shown.append(ProgressBar(total=len(tally.todo), completed=len(tally.finished), width=24))
+        shown.append(Text(f"about {duration(left)} left" if left is not None else "", "dim", no_wrap=True))
+        head.add_row(*shown)
+        yield head
+        counts = [Text(f"{n} {word}", STYLES.get(word, "reverse")) for word, n in tally.counts.most_common()]
+        if counts:
+            yield Text("  ").join(counts)
 
 
 def names_of(plan: Plan) -> dict[str, str]:
