@@ -7,7 +7,6 @@ that started them. Ctrl-C stores what has finished, and the same call goes on fr
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from normexp import plugins
-from normexp.config import grid, sweepfile
+from normexp.config import given, grid
 from normexp.errors import UserError
 from normexp.execute.events import Event, Finished, Progress
 from normexp.execute.executors import EXECUTORS, Executor
@@ -38,9 +37,6 @@ if TYPE_CHECKING:
 
 RESULTS = "results"
 """Folder of all results, unless told otherwise."""
-
-Config = str | PathLike[str] | Mapping[str, Any]
-"""A sweep's config: the path of a YAML file, its text, or what the text would say as a dict."""
 
 
 def run(
@@ -116,7 +112,7 @@ class SweepResult:
 
 
 def sweep(
-    config: Config,
+    config: given.Config,
     overrides: str | Sequence[str] = (),
     *,
     out: str | PathLike[str] = RESULTS,
@@ -146,7 +142,7 @@ def sweep(
     """
     for path in _listed(plugin):
         plugins.add(plugins.read(Path(path)))
-    plan = plan_of(config, _listed(overrides), scale=scale, max_runs=max_runs)
+    plan = grid.plan(given.read(config, _listed(overrides), scale=scale), max_runs=max_runs)
     options = Options(
         out=Path(out),
         jobs=jobs or default_jobs(),
@@ -197,44 +193,6 @@ def _of_all(out: Path) -> pd.DataFrame:
     if not frames:
         raise UserError(f"{out} is no sweep's folder, holds none, and is no CSV file")
     return pd.concat(frames, ignore_index=True)
-
-
-def plan_of(
-    config: Config, overrides: Sequence[str] = (), *, scale: float = 1.0, max_runs: int = grid.MAX_RUNS
-) -> Plan:
-    """A config expanded to its points and runs. Raises UserError."""
-    if isinstance(config, Mapping):
-        read = sweepfile.parse(_as_yaml(config), origin="config", overrides=overrides, scale=scale)
-    elif isinstance(config, str) and is_text(config):
-        read = sweepfile.parse(config, origin="config", overrides=overrides, scale=scale)
-    else:
-        read = sweepfile.load(Path(config), overrides, scale=scale)
-    return grid.plan(read, max_runs=max_runs)
-
-
-def is_text(config: str) -> bool:
-    """Whether it is YAML itself and not a path: it has several lines, or `key: value`."""
-    return "\n" in config or re.search(r":\s", config) is not None
-
-
-def _as_yaml(config: Mapping[str, Any]) -> str:
-    import yaml
-
-    try:
-        return yaml.safe_dump(_plain(config), sort_keys=False, allow_unicode=True)
-    except yaml.YAMLError as fault:
-        raise UserError(f"config: {fault.args[0]}: {fault.args[-1]!r}: write numbers, words and lists") from fault
-
-
-def _plain(value: Any) -> Any:
-    """Arrays, ranges, tuples and numbers of NumPy's as YAML has them."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist())
-    if isinstance(value, list | tuple | range):
-        return [_plain(item) for item in value]
-    return value
 
 
 def executor_of(name: str) -> Executor:

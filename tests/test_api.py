@@ -14,6 +14,7 @@ import pytest
 
 import normexp
 from normexp import api
+from normexp.config import given, grid
 from normexp.execute.events import Finished, Progress
 from normexp.record import Outcome
 from normexp.results.store import Store
@@ -87,10 +88,10 @@ def test_a_config_is_a_path_a_text_or_a_dict(tmp_path: Path) -> None:
     path = tmp_path / "axes.yaml"
     path.write_text(text)
     told = {"name": "axes", "base": {"depth": np.int64(2)}, "grid": {"lr": np.logspace(-3, -2, 2), "seed": range(2)}}
-    plans = [api.plan_of(config, ["steps=10"]) for config in (path, str(path), text, told)]
+    plans = [grid.plan(given.read(config, ["steps=10"])) for config in (path, str(path), text, told)]
     assert all(plan.points == plans[0].points and plan.folder == "axes+steps=10" for plan in plans)
     assert [point.config.lr for point in plans[0].points] == [1e-3, 1e-3, 1e-2, 1e-2]
-    assert api.plan_of("base: {depth: 2}").points[0].config.depth == 2
+    assert grid.plan(given.read("base: {depth: 2}")).points[0].config.depth == 2
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,21 @@ from typing import NoReturn
 
 import typer
 
-from normexp.cli import bench, claims, collapse, convert, edge, inspect, merge, models, pack, probe, sweep, views
+from normexp.cli import (
+    bench,
+    claims,
+    collapse,
+    compare,
+    convert,
+    edge,
+    inspect,
+    merge,
+    models,
+    pack,
+    probe,
+    sweep,
+    views,
+)
 from normexp.errors import EXIT_USAGE, UserError
 from normexp.execute.descriptors import open_closed
 from normexp.interrupt import Stopped
@@ -26,6 +40,7 @@ for command in (collapse.collapse, views.list_sweeps, views.report, views.scheme
     app.command(name=command.__name__.removesuffix("_sweeps"))(command)
 app.command()(inspect.explain)
 app.command()(inspect.repro)
+app.command()(compare.compare)
 app.command()(models.models)
 app.command()(bench.bench)
 app.command()(convert.convert)

@@ -14,6 +14,7 @@ Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Runs at a
 Timeout = Annotated[float | None, typer.Option(min=0.1, help="Seconds after which a run is given up.")]
 Executor = Annotated[str, typer.Option(help="How runs are executed: processes or inline.")]
 Plain = Annotated[bool, typer.Option("--plain", help="Make every step by autograd: slower, equal up to rounding.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts on standard output, and nothing else.")]
 Force = Annotated[bool, typer.Option("--force", help="Run every point again, and take over another sweep's folder.")]
 
 

@@ -1,0 +1,66 @@
+"""normexp compare: what differs between two sweeps, or between two runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from normexp.cli import options as common
+
+if TYPE_CHECKING:
+    from normexp.record import RunRecord
+    from normexp.views.pairing import Side
+
+
+def compare(
+    a: Annotated[str, typer.Argument(help="A sweep (its folder, or its name under --out), or a run (its id).")],
+    b: Annotated[str | None, typer.Argument(help="Another one of the same sort.", show_default=False)] = None,
+    along: Annotated[
+        str | None,
+        typer.Option(metavar="KEY=X,Y", help="Compare a sweep within itself: its points with X and those with Y."),
+    ] = None,
+    json: common.Json = False,
+    out: common.Out = common.OUT,
+    plugin: common.Plugins = None,
+) -> None:
+    """Keys that differ, outcome changes, paired differences of losses: of two sweeps or of two runs."""
+    from normexp.cli.jsonout import show_json
+    from normexp.cli.show import show
+    from normexp.errors import UserError
+    from normexp.record import RunRecord
+    from normexp.views import compare as sweeps
+    from normexp.views import comparedruns as runs
+    from normexp.views import comparison
+    from normexp.views.pairing import halves
+
+    if (b is None) is (along is None):
+        raise UserError("give two sweeps, two runs, or one sweep with --along position=pre,post")
+    one, other = _found(a, out), None if b is None else _found(b, out)
+    if isinstance(one, RunRecord) and isinstance(other, RunRecord):
+        two = runs.compare(one, other)
+        show_json(runs.as_data(two)) if json else show(runs.comparison(two))
+    elif isinstance(one, RunRecord) or isinstance(other, RunRecord):
+        raise UserError("a run is compared with another run, and a sweep with a sweep or along one of its keys")
+    else:
+        sides = halves(one, along or "") if other is None else (one, other)
+        found = comparison.compare(*sides)
+        show_json(comparison.as_data(found)) if json else show(sweeps.comparison(found))
+
+
+def _found(name: str, out: Path) -> Side | RunRecord:
+    """The sweep of a folder, or of a name under `out`; else the run of this id. Raises UserError."""
+    from normexp.cli.show import say
+    from normexp.results import library
+    from normexp.results.store import Store
+    from normexp.views.pairing import side
+
+    for folder in (Path(name), out / name):
+        store = Store(folder)
+        if store.exists():
+            made = side(folder.resolve().name, str(folder), store.read_plan(), store.records())
+            for warning in store.warnings:
+                say(f"warning: {warning}")
+            return made
+    return library.find(out, name)[1]

@@ -1,0 +1,145 @@
+"""A comparison of two sweeps for people: tables, and what they come to in a few sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Group, RenderableType
+
+from normexp.keys import Value
+from normexp.plan import Point
+from normexp.views.comparison import CellDifference, Change, Comparison, Differing
+from normexp.views.console import Encodable, Uncut
+from normexp.views.labels import loss_text, plural, value_text, values_text
+from normexp.views.pairing import Values
+from normexp.views.pivot import TextTable, cell_text
+
+SHOWN_VALUES = 8
+SHOWN_POINTS = 5
+
+
+def comparison(found: Comparison) -> RenderableType:
+    """What differs between two sweeps: keys, outcomes, losses, environments, and the whole in sentences."""
+    a, b = names(found.a.name, found.b.name, found.a.folder, found.b.folder)
+    parts: list[RenderableType] = [Encodable(f"{a} (A) against {b} (B)", "bold")]
+    tables = [differing("Keys that differ", "key", found.keys)]
+    if found.pairing.pairs:
+        tables += [_changes(found.changes), _cells(found)]
+    tables.append(differing("Made with", "", found.environment))
+    parts += [Uncut(table) for table in tables if table.rows]
+    return Group(*parts, *(Encodable(sentence) for sentence in sentences(found)))
+
+
+def names(a: str, b: str, a_folder: str, b_folder: str) -> tuple[str, str]:
+    """What two sides are called: by their names, or, where these are one, by their folders."""
+    return (a, b) if a != b else (a_folder, b_folder)
+
+
+def differing(title: str, name: str, found: Sequence[Differing]) -> TextTable:
+    """What differs, a line each, with the values of either side."""
+    rows = tuple((item.name, _values(item.name, item.a), _values(item.name, item.b)) for item in found)
+    return TextTable(title=title, header=(name, "A", "B"), rows=rows)
+
+
+def _values(key: str, values: Sequence[Value]) -> str:
+    texts = [value_text(key, value) or "(empty)" for value in values[:SHOWN_VALUES]]
+    more = len(values) - len(texts)
+    return ", ".join(texts) + (f" and {more} more" if more else "")
+
+
+def _changes(changes: Sequence[Change]) -> TextTable:
+    rows = tuple((change.a, change.b, str(len(change.pairs)), _points(change)) for change in changes)
+    return TextTable(title="Outcomes", header=("A", "B", "points", "which, where they differ"), rows=rows)
+
+
+def _points(change: Change) -> str:
+    """The points whose outcome changed, the first of them by name."""
+    if change.a == change.b:
+        return ""
+    told = [_named(pair.where, pair.before, pair.after) for pair in change.pairs[:SHOWN_POINTS]]
+    more = len(change.pairs) - len(told)
+    return "; ".join(told) + (f"; and {more} more" if more else "")
+
+
+def _named(where: Values, before: Values, after: Values) -> str:
+    """`lr 0.003, seed 0, norm ln: rms`: where both agree, and what each has instead."""
+    known = {key: value for key, value in where.items() if not (key == "label" and value == "")}
+    return ", ".join(filter(None, [values_text(known), _replacement(before, after)]))
+
+
+def _replacement(before: Values, after: Values) -> str:
+    parts = (f"{key} {value_text(key, before[key])} → {value_text(key, after[key])}" for key in before)
+    return ", ".join(parts)
+
+
+def _cells(found: Comparison) -> TextTable:
+    cells = found.cells
+    keys = [key for key in found.pairing.matched if key != "seed" and len({cell.where[key] for cell in cells}) > 1]
+    several = len({(*cell.before.values(), *cell.after.values()) for cell in cells}) > 1
+    header = (*keys, *(["A → B"] if several else []), "A", "B", "B - A (95 % interval)", "pairs")
+    rows = tuple(
+        (
+            *(value_text(key, cell.where[key]) for key in keys),
+            *([_replacement(cell.before, cell.after)] if several else []),
+            cell_text(cell.a),
+            cell_text(cell.b),
+            _difference(cell),
+            f"{cell.compared} of {cell.pairs}",
+        )
+        for cell in cells
+    )
+    return TextTable(
+        title="Final validation loss in nats",
+        header=header,
+        rows=rows,
+        note="B - A: the mean over pairs of one seed, of which both survived; the interval is a t-interval.",
+    )
+
+
+def _difference(cell: CellDifference) -> str:
+    if cell.same_runs:
+        return "the same runs"
+    if not cell.same_task:
+        return "other tasks"
+    if cell.mean is None:
+        return "no pair survived"
+    if cell.low is None or cell.high is None:
+        return _signed(cell.mean)
+    return f"{_signed(cell.mean)} ({_signed(cell.low)} to {_signed(cell.high)})"
+
+
+def _signed(number: float) -> str:
+    return ("+" if number > 0 else "") + loss_text(number)
+
+
+def sentences(found: Comparison) -> list[str]:
+    """How many points pair, how many outcomes changed, and in how many cells which side is lower."""
+    pairs = found.pairing
+    unpaired = _unpaired(pairs.only_a, "A") + _unpaired(pairs.only_b, "B")
+    if not pairs.pairs:
+        return [f"Nothing to pair: no point of A and of B agrees on {_listed(pairs.matched)}{''.join(unpaired)}."]
+    told = [f"{plural(len(pairs.pairs), 'pair')} of points{''.join(unpaired)}."]
+    changed = sum(len(change.pairs) for change in found.changes if change.a != change.b)
+    told.append(f"Outcomes: {changed} of {len(pairs.pairs)} differ.")
+    measured = [cell for cell in found.cells if cell.low is not None and not cell.same_runs]
+    if measured:
+        lower, higher = [c for c in measured if (c.mean or 0) < 0], [c for c in measured if (c.mean or 0) > 0]
+        told.append(
+            f"Loss of B in {plural(len(measured), 'cell')} with two pairs or more: lower in {len(lower)} (interval off "
+            f"0 in {_clear(lower)}), higher in {len(higher)} (in {_clear(higher)}). Of many intervals, some leave out "
+            "0 by chance."
+        )
+    return told if found.keys else ["Both have the same keys.", *told]
+
+
+def _clear(cells: Sequence[CellDifference]) -> int:
+    return sum(cell.clear for cell in cells)
+
+
+def _unpaired(points: Iterable[Point], name: str) -> list[str]:
+    count = len(list(points))
+    return [f"; {plural(count, 'point')} of {name} found none"] if count else []
+
+
+def _listed(keys: Sequence[str]) -> str:
+    return ", ".join(key for key in keys if key != "label")

@@ -1,0 +1,232 @@
+"""What differs between two sweeps: keys, outcomes, final losses pair by pair, environments; as data.
+
+Differences are b - a in nats, over the seeds that survived on both sides; how many did not is always beside them.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from normexp.keys import Value
+from normexp.record import SURVIVED, Status
+from normexp.run import KEYS
+from normexp.views.pairing import Pair, Pairing, Side, Values, pairing
+from normexp.views.summary import Cell, final_loss, t_quantile
+
+REFERENCES = ("floor", "guess", "bigram")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differing:
+    """A key, or a part of the environment, with the values of each side."""
+
+    name: str
+    a: tuple[Value, ...]
+    b: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """The pairs whose result (an outcome, or the status of a run that is not done) went from `a` to `b`."""
+
+    a: str
+    b: str
+    pairs: tuple[Pair, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellDifference:
+    """The pairs of one cell, one a seed: both cells, and the paired difference over the `compared` pairs.
+
+    `mean` is None where no pair survived on both sides or the two have different tasks; `low` and `high` bound the
+    95 % t-interval, None below two pairs. `same_runs`: each pair is one run, asked for twice.
+    """
+
+    where: Values
+    before: Values
+    after: Values
+    a: Cell
+    b: Cell
+    pairs: int
+    compared: int
+    mean: float | None = None
+    low: float | None = None
+    high: float | None = None
+    same_runs: bool = False
+    same_task: bool = True
+
+    @property
+    def clear(self) -> bool:
+        """Whether the interval leaves out 0."""
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Two sweeps compared. `keys` and `environment` have what differs alone."""
+
+    a: Side
+    b: Side
+    pairing: Pairing
+    keys: tuple[Differing, ...]
+    changes: tuple[Change, ...]
+    cells: tuple[CellDifference, ...]
+    environment: tuple[Differing, ...]
+
+
+def compare(a: Side, b: Side) -> Comparison:
+    """Compare two sides; without a pair, `cells` and `changes` are empty."""
+    found = pairing(a, b)
+    return Comparison(
+        a=a,
+        b=b,
+        pairing=found,
+        keys=_keys(a, b),
+        changes=_changes(a, b, found.pairs),
+        cells=_cells(a, b, found.pairs),
+        environment=_environment(a, b),
+    )
+
+
+def _keys(a: Side, b: Side) -> tuple[Differing, ...]:
+    sides = {key: (a.values(key), b.values(key)) for key in ("label", *KEYS)}
+    return tuple(
+        Differing(name=key, a=tuple(ours), b=tuple(theirs))
+        for key, (ours, theirs) in sides.items()
+        if set(ours) != set(theirs)
+    )
+
+
+def _environment(a: Side, b: Side) -> tuple[Differing, ...]:
+    found = []
+    names = dict.fromkeys(name for side in (a, b) for record in side.records.values() for name in record.environment)
+    for name in names:
+        ours, theirs = _made_with(a, name), _made_with(b, name)
+        if ours and theirs and set(ours) != set(theirs):
+            found.append(Differing(name=name, a=ours, b=theirs))
+    return tuple(found)
+
+
+def _made_with(side: Side, name: str) -> tuple[Value, ...]:
+    ended = [side.records[point.config.run_id] for point in side.points if point.config.run_id in side.records]
+    return tuple(dict.fromkeys(record.environment[name] for record in ended if name in record.environment))
+
+
+def result_word(side: Side, run_id: str) -> str:
+    """The outcome of a done run, the status of any other."""
+    row = side.rows[run_id]
+    return str(row["outcome"] if row["status"] == Status.DONE else row["status"])
+
+
+def _changes(a: Side, b: Side, pairs: Sequence[Pair]) -> tuple[Change, ...]:
+    found: dict[tuple[str, str], list[Pair]] = {}
+    for pair in pairs:
+        words = result_word(a, pair.a.config.run_id), result_word(b, pair.b.config.run_id)
+        found.setdefault(words, []).append(pair)
+    ordered = sorted(found.items(), key=lambda item: -len(item[1]))
+    return tuple(Change(a=before, b=after, pairs=tuple(those)) for (before, after), those in ordered)
+
+
+def _cells(a: Side, b: Side, pairs: Sequence[Pair]) -> tuple[CellDifference, ...]:
+    found: dict[tuple[Value, ...], list[Pair]] = {}
+    for pair in pairs:
+        where = [value for key, value in pair.where.items() if key != "seed"]
+        found.setdefault((*where, *pair.before.values(), *pair.after.values()), []).append(pair)
+    return tuple(_cell(a, b, those) for those in found.values())
+
+
+def _cell(a: Side, b: Side, pairs: Sequence[Pair]) -> CellDifference:
+    first = pairs[0]
+    rows = [(a.rows[pair.a.config.run_id], b.rows[pair.b.config.run_id]) for pair in pairs]
+    both = [pair for pair in rows if all(row["status"] == Status.DONE and row["outcome"] in SURVIVED for row in pair)]
+    same_task = all(math.isclose(one[name], other[name], rel_tol=1e-6) for one, other in both for name in REFERENCES)
+    mean, low, high = _interval([final_loss(other) - final_loss(one) for one, other in both] if same_task else [])
+    return CellDifference(
+        where={key: value for key, value in first.where.items() if key != "seed"},
+        before=first.before,
+        after=first.after,
+        a=Cell(values={}, point=first.a, runs=tuple(one for one, _ in rows)),
+        b=Cell(values={}, point=first.b, runs=tuple(other for _, other in rows)),
+        pairs=len(pairs),
+        compared=len(both) if same_task else 0,
+        mean=mean,
+        low=low,
+        high=high,
+        same_runs=all(one["run_id"] == other["run_id"] for one, other in rows),
+        same_task=same_task,
+    )
+
+
+def _interval(differences: Sequence[float]) -> tuple[float | None, float | None, float | None]:
+    """Mean and 95 % t-interval."""
+    if not differences:
+        return None, None, None
+    mean, count = statistics.fmean(differences), len(differences)
+    if count == 1:
+        return mean, None, None
+    half = t_quantile(count - 1) * statistics.stdev(differences) / math.sqrt(count)
+    return mean, mean - half, mean + half
+
+
+def as_data(found: Comparison) -> dict[str, Any]:
+    """What `normexp compare --json` prints of two sweeps."""
+    pairs = found.pairing
+    return {
+        "schema": 1,
+        "kind": "sweeps",
+        "a": _side_data(found.a),
+        "b": _side_data(found.b),
+        "keys": [{"key": item.name, "a": item.a, "b": item.b} for item in found.keys],
+        "matched": pairs.matched,
+        "replaced": pairs.replaced,
+        "pairs": len(pairs.pairs),
+        "only_a": len(pairs.only_a),
+        "only_b": len(pairs.only_b),
+        "outcomes": [
+            {"a": change.a, "b": change.b, "count": len(change.pairs), "pairs": [_pair_data(p) for p in change.pairs]}
+            for change in found.changes
+        ],
+        "cells": [_cell_data(cell) for cell in found.cells],
+        "environment": [{"name": item.name, "a": item.a, "b": item.b} for item in found.environment],
+    }
+
+
+def _side_data(side: Side) -> dict[str, Any]:
+    ended = {point.config.run_id for point in side.points} & set(side.records)
+    return {"name": side.name, "folder": side.folder, "points": len(side.points), "ended_runs": len(ended)}
+
+
+def _pair_data(pair: Pair) -> dict[str, Any]:
+    names = {"where": pair.where, "a_values": pair.before, "b_values": pair.after}
+    return names | {"a_run_id": pair.a.config.run_id, "b_run_id": pair.b.config.run_id}
+
+
+def _cell_data(cell: CellDifference) -> dict[str, Any]:
+    return {
+        "where": cell.where,
+        "a_values": cell.before,
+        "b_values": cell.after,
+        "a": _counts(cell.a),
+        "b": _counts(cell.b),
+        "pairs": cell.pairs,
+        "compared": cell.compared,
+        "same_runs": cell.same_runs,
+        "same_task": cell.same_task,
+        "difference": {"mean": cell.mean, "low95": cell.low, "high95": cell.high},
+    }
+
+
+def _counts(cell: Cell) -> dict[str, Any]:
+    losses = [final_loss(run) for run in cell.survivors]
+    words = Counter(str(run["outcome"] if run["status"] == Status.DONE else run["status"]) for run in cell.runs)
+    return {
+        "results": dict(words),
+        "survivors": len(losses),
+        "mean_val_loss": statistics.fmean(losses) if losses else None,
+        "median_val_loss": None if math.isnan(cell.median) else cell.median,
+    }

@@ -1,0 +1,133 @@
+"""Two sweeps side by side: which point of one answers to which of the other.
+
+Points pair where they agree on every axis of either, and on the seed always. An axis of which the two have no value in
+common is `replaced` instead: rms there for ln here is what they are compared for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+
+from normexp.errors import UserError
+from normexp.keys import Value
+from normexp.plan import Plan, Point
+from normexp.record import RunRecord
+from normexp.run import KEYS
+from normexp.views.labels import values_text
+from normexp.views.summary import Run
+from normexp.views.tables import runs
+
+Values = Mapping[str, Value]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One of two sweeps: its points, and the row of runs.csv and the record (where it has ended) of each run."""
+
+    name: str
+    folder: str
+    axes: tuple[str, ...]
+    points: tuple[Point, ...]
+    rows: Mapping[str, Run]
+    records: Mapping[str, RunRecord]
+
+    def values(self, key: str) -> list[Value]:
+        """The values of a key, as asked for, in order of appearance."""
+        return list(dict.fromkeys(value_of(point, key) for point in self.points))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """A point of each side: `where` both agree, with the seed, and the values that are `before` and `after` instead."""
+
+    where: Values
+    before: Values
+    after: Values
+    a: Point
+    b: Point
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairing:
+    """Every pair; `only_a` and `only_b` are the points that found none."""
+
+    matched: tuple[str, ...]
+    replaced: tuple[str, ...]
+    pairs: tuple[Pair, ...]
+    only_a: tuple[Point, ...]
+    only_b: tuple[Point, ...]
+
+
+def value_of(point: Point, key: str) -> Value:
+    """As asked for; of a key that is no axis, as run."""
+    if key == "label":
+        return point.label
+    value: Value = point.values.get(key, getattr(point.config, key))
+    return value
+
+
+def side(name: str, folder: str, plan: Plan, records: Mapping[str, RunRecord]) -> Side:
+    """A sweep as one side."""
+    rows: dict[str, Run] = {row["run_id"]: row for row in runs(plan, records).to_dict("records")}  # type: ignore[misc]
+    return Side(name=name, folder=folder, axes=plan.axes, points=plan.points, rows=rows, records=records)
+
+
+def halves(whole: Side, along: str) -> tuple[Side, Side]:
+    """The points with the one and with the other value of a key, from `position=pre,post`. Raises UserError."""
+    key, equals, text = along.partition("=")
+    words = text.split(",")
+    if not equals or len(words) != 2 or (key not in KEYS and key != "label"):
+        raise UserError(f"--along {along}: write a key with two of its values, such as position=pre,post")
+    try:
+        values: list[Value] = [word if key == "label" else KEYS[key].parse(word.strip()) for word in words]
+    except ValueError as fault:
+        raise UserError(f"--along {along}: {fault}") from fault
+    if values[0] == values[1]:
+        raise UserError(f"--along {along}: the two values are one: write two that differ")
+    found = []
+    for value in values:
+        points = tuple(point for point in whole.points if value_of(point, key) == value)
+        if not points:
+            known = ", ".join(map(str, whole.values(key)))
+            raise UserError(f"--along {along}: {whole.name} has no point with {key} {value}: it has {known}")
+        found.append(replace(whole, name=values_text({key: value}), points=points, axes=_with(whole.axes, key)))
+    return found[0], found[1]
+
+
+def _with(axes: tuple[str, ...], key: str) -> tuple[str, ...]:
+    return axes if key in axes or key == "label" else (*axes, key)
+
+
+def pairing(a: Side, b: Side) -> Pairing:
+    """Pair the points of two sides; where each has several of the values replaced, each with each."""
+    axes = [key for key in dict.fromkeys(["label", *a.axes, *b.axes]) if key != "seed"]
+    replaced = tuple(key for key in axes if not set(a.values(key)) & set(b.values(key)))
+    matched = (*(key for key in axes if key not in replaced), "seed")
+    ours, theirs = _grouped(a.points, matched), _grouped(b.points, matched)
+    pairs = [
+        Pair(
+            where=dict(zip(matched, place, strict=True)),
+            before={key: value_of(one, key) for key in replaced},
+            after={key: value_of(other, key) for key in replaced},
+            a=one,
+            b=other,
+        )
+        for place, points in ours.items()
+        for one, other in product(points, theirs.get(place, ()))
+    ]
+    return Pairing(
+        matched=matched,
+        replaced=replaced,
+        pairs=tuple(pairs),
+        only_a=tuple(point for place, points in ours.items() if place not in theirs for point in points),
+        only_b=tuple(point for place, points in theirs.items() if place not in ours for point in points),
+    )
+
+
+def _grouped(points: Iterable[Point], keys: Iterable[str]) -> dict[tuple[Value, ...], list[Point]]:
+    names, found = list(keys), dict[tuple[Value, ...], list[Point]]()
+    for point in points:
+        found.setdefault(tuple(value_of(point, key) for key in names), []).append(point)
+    return found

@@ -1,0 +1,266 @@
+"""What a comparison of two sweeps or two runs says, on made-up records."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import records
+from scipy import stats
+
+from normexp.cli import app
+from normexp.errors import UserError
+from normexp.plan import Plan
+from normexp.record import Losses
+from normexp.results.store import Store
+from normexp.views import compare as view
+from normexp.views import comparedruns, comparison
+from normexp.views.pairing import Side, halves, side
+
+SEEDS = [0, 1, 2]
+
+
+def made(name: str, ends: Sequence[str], axes: Mapping[str, Sequence[Any]], **base: Any) -> Side:
+    """A sweep whose runs ended so, in order."""
+    plan = records.plan(axes, name=name, **base)
+    return side(name, name, plan, ended(plan, ends))
+
+
+def ended(plan: Plan, ends: Sequence[str]) -> dict[str, Any]:
+    found = {run_id: records.end(config, how) for (run_id, config), how in zip(plan.configs.items(), ends, strict=True)}
+    return {run_id: record for run_id, record in found.items() if record is not None}
+
+
+LN = made("ln", ["1.90", "1.92", "1.97", "2.20", "2.25", "nan@12"], {"lr": [1e-3, 1e-2], "seed": SEEDS}, norm="ln")
+RMS = made("rms", ["1.80", "1.85", "1.84", "2.10", "pending", "2.0"], {"lr": [1e-3, 1e-2], "seed": SEEDS}, norm="rms")
+
+
+def test_differences_are_paired_over_seeds_with_a_t_interval() -> None:
+    found = comparison.compare(LN, RMS)
+    first, second = found.cells
+    differences = [1.80 - 1.90, 1.85 - 1.92, 1.84 - 1.97]
+    low, high = stats.t.interval(0.95, 2, loc=statistics.fmean(differences), scale=stats.sem(differences))
+    assert (first.mean, first.low, first.high) == pytest.approx((-0.1, low, high))
+    assert (first.pairs, first.compared, first.clear) == (3, 3, True)
+    assert (second.pairs, second.compared, second.low) == (3, 1, None)
+    assert second.mean == pytest.approx(-0.1)
+
+
+def test_the_dead_and_the_missing_are_told_on_both_sides() -> None:
+    found = comparison.compare(LN, RMS)
+    words = {(change.a, change.b): len(change.pairs) for change in found.changes}
+    assert words == {("learned", "learned"): 4, ("learned", "pending"): 1, ("nonfinite", "learned"): 1}
+    text = shown(found)
+    assert "2.225 ± 0.035 (2 of 3); 1 of 3 nan @12" in text
+    assert "2.050 ± 0.071 (2 of 3); 1 of 3 pending" in text
+    row = next(line for line in text.splitlines() if line.startswith("0.01 "))
+    assert row.split()[-4:] == ["-0.100", "1", "of", "3"]
+    assert "Outcomes: 2 of 6 differ." in text
+    assert "lr 0.01, seed 2" in text
+
+
+def test_keys_that_differ_are_those_whose_values_do() -> None:
+    found = comparison.compare(LN, RMS)
+    assert {item.name: (item.a, item.b) for item in found.keys} == {
+        "norm": (("ln",), ("rms",)),
+        "final_norm": (("ln",), ("rms",)),
+    }
+    assert found.pairing.replaced == ()  # no axis of either: the whole sweeps differ in it
+    assert found.environment == ()
+    newer = {run_id: replace(record, environment={"torch": "2.14.0"}) for run_id, record in RMS.records.items()}
+    differing = comparison.compare(LN, replace(RMS, records=newer)).environment
+    assert [(item.name, item.a, item.b) for item in differing] == [("torch", ("2.13.0",), ("2.14.0",))]
+
+
+def test_an_axis_without_a_common_value_is_replaced_and_a_common_one_matched() -> None:
+    a = made("a", ["2.0"] * 4, {"norm": ["ln", "rms"], "lr": [1e-3, 1e-2]})
+    b = made("b", ["1.9"] * 2, {"norm": ["none"], "lr": [1e-3, 3e-3]})
+    found = comparison.compare(a, b)
+    assert (found.pairing.replaced, found.pairing.matched) == (("norm",), ("label", "lr", "seed"))
+    assert [(cell.before["norm"], cell.after["norm"], cell.where["lr"]) for cell in found.cells] == [
+        ("ln", "none", 1e-3),
+        ("rms", "none", 1e-3),
+    ]
+    assert (len(found.pairing.only_a), len(found.pairing.only_b)) == (2, 1)
+    text = shown(found)
+    assert "norm rms → none" in text
+    assert "2 pairs of points; 2 points of A found none; 1 point of B found none." in text
+
+
+def test_seeds_are_never_replaced() -> None:
+    a = made("a", ["2.0"] * 2, {"seed": [0, 1]})
+    b = made("b", ["2.0"] * 2, {"seed": [2, 3]}, norm="rms")
+    found = comparison.compare(a, b)
+    assert found.cells == ()
+    assert "Nothing to pair: no point of A and of B agrees on seed; 2 points of A found none" in shown(found)
+
+
+def test_losses_of_two_tasks_are_not_subtracted() -> None:
+    other = {
+        run_id: replace(record, result=replace(record.result, losses=Losses(floor=0.1, guess=4.0, bigram=2.0)))
+        for run_id, record in RMS.records.items()
+        if record.result is not None
+    }
+    moved = side("rms", "rms", records.plan({"lr": [1e-3, 1e-2], "seed": SEEDS}, name="rms", norm="rms"), other)
+    found = comparison.compare(LN, moved)
+    assert {cell.mean for cell in found.cells} == {None}
+    assert "other tasks" in shown(found)
+
+
+class TestAlong:
+    WHOLE = made("w", ["2.0", "4.065", "1.9", "nan@3"], {"position": ["pre", "post"], "lr": [1e-3, 1e-2]})
+
+    def test_one_key_within_a_sweep(self) -> None:
+        found = comparison.compare(*halves(self.WHOLE, "position=pre,post"))
+        assert [(cell.where["lr"], cell.mean) for cell in found.cells] == [(1e-3, pytest.approx(-0.1)), (1e-2, None)]
+        assert {(change.a, change.b) for change in found.changes} == {("learned", "learned"), ("plateau", "nonfinite")}
+
+    def test_points_of_one_run_are_the_same(self) -> None:
+        whole = made("w", ["2.0"], {"position": ["pre", "post"]}, norm="none")
+        found = comparison.compare(*halves(whole, "position=pre,post"))
+        assert found.cells[0].same_runs
+        assert "the same runs" in shown(found)
+
+    @pytest.mark.parametrize(
+        ("along", "words"),
+        [
+            ("position", "two of its values"),
+            ("position=pre", "two of its values"),
+            ("positon=pre,post", "two of its values"),
+            ("position=pre,pots", "did you mean post"),
+            ("position=pre,pre", "write two that differ"),
+            ("position=pre,lns", "no point with position lns: it has pre, post"),
+        ],
+    )
+    def test_a_key_without_two_values_is_refused(self, along: str, words: str) -> None:
+        with pytest.raises(UserError, match=words):
+            halves(self.WHOLE, along)
+
+
+def shown(found: comparison.Comparison) -> str:
+    from io import StringIO
+
+    from normexp.views.console import output
+
+    buffer = StringIO()
+    output(buffer).print(view.comparison(found))
+    return buffer.getvalue()
+
+
+class TestRuns:
+    ONE, OTHER, DEAD = (
+        records.done(records.RunConfig(lr=1e-3, steps=100), 2.0),
+        records.done(records.RunConfig(lr=1e-2, steps=100), 1.9),
+        records.dead(records.RunConfig(lr=1.0, steps=100), 12),
+    )
+
+    def test_where_curves_part(self) -> None:
+        found = comparedruns.compare(self.ONE, self.OTHER)
+        assert [item.name for item in found.keys] == ["lr"]
+        assert found.difference == pytest.approx(-0.1)
+        assert found.curves is not None
+        assert (found.curves.step, found.curves.column) == (1, "train_loss")
+        apart = [
+            one.step
+            for one, other in zip(self.ONE.traces.curve, self.OTHER.traces.curve, strict=True)  # type: ignore[union-attr]
+            if one.train_loss and other.train_loss and not math.isclose(one.train_loss, other.train_loss, rel_tol=0.01)
+        ]
+        assert found.curves.apart == apart[0]
+
+    def test_what_one_did_not_measure_is_no_difference(self) -> None:
+        assert self.ONE.traces is not None
+        packed = replace(
+            self.ONE, traces=replace(self.ONE.traces, curve=[replace(r, grad_norm=None) for r in self.ONE.traces.curve])
+        )
+        for pair in ((self.ONE, packed), (packed, self.ONE)):
+            found = comparedruns.compare(*pair)
+            assert "the same, bit by bit, over 100 steps" in comparedruns.sentences(found)[-1]
+
+    def test_the_dead_have_no_difference(self) -> None:
+        found = comparedruns.compare(self.ONE, self.DEAD)
+        assert found.difference is None
+        assert comparedruns.as_data(found)["b"]["outcome"] == "nonfinite"
+
+
+class TestCommand:
+    @pytest.fixture
+    def out(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        for name, norm, ends in (("ln", "ln", ["2.0", "nan@5"]), ("rms", "rms", ["inf@3", "1.9"])):
+            plan = records.plan({"lr": [1e-3, 1e-2]}, name=name, norm=norm)
+            store = Store(tmp_path / "results" / name)
+            store.begin(plan, [], force=False)
+            for record in ended(plan, ends).values():
+                store.write(record)
+        monkeypatch.chdir(tmp_path)
+        return tmp_path
+
+    def told(
+        self, *arguments: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["normexp", "compare", *arguments])
+        with pytest.raises(SystemExit) as end:
+            app.main()
+        return (int(end.value.code or 0), *capfd.readouterr())
+
+    def test_two_sweeps(self, out: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+        code, text, _ = self.told("ln", "results/rms", monkeypatch=monkeypatch, capfd=capfd)
+        assert code == 0
+        assert text.startswith("ln (A) against rms (B)")
+        code, text, errors = self.told("ln", "results/rms", "--json", monkeypatch=monkeypatch, capfd=capfd)
+        data = json.loads(text, parse_constant=lambda constant: pytest.fail(constant))
+        assert (code, errors, data["schema"], data["kind"]) == (0, "", 1, "sweeps")
+        assert data["cells"][0]["b"] | {"results": None} == {
+            "results": None,
+            "survivors": 0,
+            "mean_val_loss": None,
+            "median_val_loss": None,
+            "median_val_loss_kind": "inf",
+        }
+
+    def test_two_runs(self, out: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+        code, text, _ = self.told(
+            "d20-ln-pre-attention-lr0.001", "d20-rms-pre-attention-lr0.01", monkeypatch=monkeypatch, capfd=capfd
+        )
+        assert (code, "norm" in text, "Final loss, B - A: -0.100." in text) == (0, True, True)
+        code, text, _ = self.told(
+            "d20-ln-pre-attention-lr0.001",
+            "d20-ln-pre-attention-lr0.01",
+            "--json",
+            monkeypatch=monkeypatch,
+            capfd=capfd,
+        )
+        data = json.loads(text, parse_constant=lambda constant: pytest.fail(constant))
+        assert (code, data["kind"], data["b"]["death"]["step"], data["difference"]) == (
+            0,
+            "runs",
+            5,
+            {"final_val_loss": None},
+        )
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            (["ln"], "give two sweeps, two runs, or one sweep with --along"),
+            (["ln", "rms", "--along", "lr=1e-3,1e-2"], "give two sweeps, two runs"),
+            (["ln", "d20-rms-pre-attention-lr0.01"], "a run is compared with another run"),
+            (["nothing", "ln"], "nothing: no run of that id"),
+        ],
+    )
+    def test_what_cannot_be_compared(
+        self,
+        arguments: list[str],
+        words: str,
+        out: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capfd: pytest.CaptureFixture[str],
+    ) -> None:
+        code, text, errors = self.told(*arguments, monkeypatch=monkeypatch, capfd=capfd)
+        assert (code, text) == (2, "")
+        assert words in errors
