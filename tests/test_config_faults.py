@@ -91,6 +91,25 @@ FAULTS: list[tuple[str, list[str]]] = [
         ["logspace takes three numbers, [first, last, count], not a single value there"],
     ),
     ("grid: {lr: {logspace: [0, 1, 3]}}", ["c.yaml:1: grid.lr: 0.0 is out of range: a number above 0"]),
+    # values that clash, beside those that cannot be read
+    (
+        "base: {heads: 5, lr: x}\ngrid: {order: [2, 4]}",
+        [
+            "c.yaml:1: base.lr: 'x' is not a number",
+            "c.yaml: heads: 5 does not divide width 64 (at order 2)",
+            "c.yaml: order: the source has 64^5 probabilities, more than 16777216: lower order or vocab (at order 4)",
+        ],
+    ),
+    ("base: {heads: 5, width: x}", ["c.yaml:1: base.width: 'x' is not a number"]),
+    ("base: {heads: 5, widht: 60}", ["c.yaml:1: base.widht: unknown key; did you mean width?"]),
+    ("base: {heads: 5}\nwidth: 60", ["c.yaml:2: width: width belongs under base or grid"]),
+    ("base: {heads: 5}\ngird: {width: 60}", ["c.yaml:2: gird: unknown key; did you mean grid?"]),
+    ("base: {heads: 5}\ngrid: [width]", ["c.yaml:2: grid: expected a mapping of keys to values, found a list"]),
+    ("grid: {heads: [4, 5]}\nexclude: [{heads: x}]", ["c.yaml:2: exclude.heads: 'x' is not a number"]),
+    (
+        "zip: [{heads: [5, 4], width: [60]}]",
+        ["c.yaml:1: zip: axes that advance together must be of one length: heads has 2, width has 1"],
+    ),
     # names and what is said of the whole
     ("name: a/b\nbase: {depth: 2}", ["c.yaml:1: name: 'a/b' must not hold a path separator"]),
     ('name: "a\\0b"\nbase: {depth: 2}', ["must not hold a path separator or a control character"]),

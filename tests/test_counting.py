@@ -42,7 +42,7 @@ def test_a_huge_grid_is_counted_and_refused_unbuilt(text: str, points: int, monk
 def test_a_large_grid_is_counted_exactly_by_few_structures(monkeypatch: pytest.MonkeyPatch) -> None:
     settled = []
     settle = structure._settle
-    monkeypatch.setattr(structure, "_settle", lambda asked: settled.append(1) or settle(asked))
+    monkeypatch.setattr(structure, "_settle", lambda *asked: settled.append(1) or settle(*asked))
     count = counted(
         "grid: {norm: [none, ln], position: [pre, post], lr: {logspace: [1e-5, 1, 2500]}, seed: {range: [0, 99, 1]}}"
     )

@@ -1,13 +1,18 @@
 """Overrides mean what the same text in the YAML would mean."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from normexp.config import grid, sweepfile
+from normexp.config.overrides import _shown
 from normexp.errors import UserError
 from normexp.plan import Plan
+from normexp.run import KEYS
 
 SCAN = """
 name: scan
@@ -85,6 +90,8 @@ def test_an_override_reaches_every_group() -> None:
         (["lr=\udcff"], ["override lr=?: not YAML"]),
         (["lr=1", "lr=2"], ["override lr=2: lr is given twice: keep one"]),
         (["deph=1", "lr=0"], ["override deph=1: unknown key", "override lr=0: lr: 0.0 is out of range"]),
+        (["heads=5", "lr=0"], ["override lr=0: lr: 0.0 is out of range", "c.yaml: heads: 5 does not divide width 64"]),
+        (["heads=5", "width=x"], ["override width=x: width: 'x' is not a number"]),
     ],
 )
 def test_a_wrong_override_is_named(overrides: list[str], words: list[str]) -> None:
@@ -131,3 +138,35 @@ def test_an_override_of_the_shipped_config() -> None:
     assert {run.warmup for run in plan.configs.values()} == {0, 20}
     assert len(plan.warnings) == 1
     assert plan.warnings[0].startswith("warmup 20 is longer than steps 10: the rate only reaches 5e-05 for lr 0.0001")
+
+
+WORDS = """0 1 -1 4 5 64 1e-3 1E-3 1e3 1.0e2 4.5 08 0777 1:30 1_000 nan .inf 1e999 -0.0 ~ null None none true No ln rms
+pre LN layernorm adam auto mean '8' "x" 1e-3x !!float !!int !!binary !foo &a *a np.log(3) | > " ' [ ] { } # %x"""
+ONE = st.one_of(st.sampled_from(WORDS.split()), st.integers().map(str), st.floats().map(repr))
+SEVERAL = st.lists(ONE | ONE.map("[{}]".format), max_size=4).map(lambda items: f"[{', '.join(items)}]")
+BUILT = st.tuples(st.sampled_from(["logspace", "linspace", "range", "lr"]), SEVERAL).map(
+    lambda parts: f"{{{parts[0]}: {parts[1]}}}"
+)
+
+
+def told(text: str, *overrides: str) -> tuple[list[str], list[str]]:
+    """Run ids, and complaints without the place."""
+    try:
+        return list(grid.plan(sweepfile.parse(text, origin="c.yaml", overrides=overrides), max_runs=100).configs), []
+    except UserError as error:
+        starts = ("c.yaml:2: grid.", "c.yaml: ", *(f"override {_shown(text)}: " for text in overrides))
+        lines = []
+        for line in (re.sub(r" \(at .*", "", complaint) for complaint in error.complaints):
+            start = next((start for start in starts if line.startswith(start)), "")
+            lines.append("not YAML" if ": not YAML:" in line else line.removeprefix(start))
+        return [], lines
+
+
+@settings(max_examples=150, deadline=None)
+@given(key=st.sampled_from([*KEYS]), text=ONE | SEVERAL | BUILT)
+def test_any_override_means_what_its_text_means_in_the_file(key: str, text: str) -> None:
+    by_file, by_override = told(f"grid:\n  {key}: {text}\n"), told("title: x", f"{key}={text}")
+    if text.startswith("#"):
+        assert "the value of" in by_override[1][0], "of an override, an empty value is a slip"
+    else:
+        assert by_override == by_file

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from normexp.config.axes import Axis
 from normexp.config.groups import Group
 from normexp.config.structure import FREE, Structure, Structures
+from normexp.errors import UserError
 from normexp.keys import Value
 from normexp.run import INTERACTING, KEYS
 
@@ -63,6 +65,13 @@ def count(groups: Sequence[Group], structures: Structures) -> Count:
     left = sum(part.size for part in kept)
     runs = int(np.unique(np.concatenate(kept)).size) if kept else 0
     return Count(points=points, runs=runs, redundant=left - runs, excluded=points - left, exact=True)
+
+
+def clashes(groups: Sequence[Group], structures: Structures) -> list[str]:
+    """A complaint for each clash of values; none where there are too many points to look at."""
+    with suppress(UserError):
+        count(groups, structures)
+    return structures.clashes
 
 
 def _length(axes: Mapping[str, Axis]) -> int:

@@ -11,7 +11,7 @@ import yaml
 from normexp.config.axes import Axis
 from normexp.config.values import read_axis, read_part, read_value
 from normexp.config.yamlfile import Entry, Source, is_null, kind, nearest
-from normexp.keys import Value
+from normexp.keys import Value, near_to
 from normexp.run import KEYS
 
 SECTIONS = ("base", "grid", "zip", "exclude")
@@ -91,7 +91,10 @@ def read_group(
     for name in SECTIONS[:3]:
         if name in sections:
             getattr(reader, f"read_{name}")(sections[name].node, prefix + name)
+    before = source.notes.count
     exclude = read_excludes(source, sections["exclude"].node, f"{prefix}exclude") if "exclude" in sections else ()
+    if source.notes.count > before:
+        source.notes.unread.update(KEYS)
     varied = {*reader.grid, *(name for zipped in reader.zips for name in zipped)}
     above = {name: value for name, value in base.items() if name not in varied}
     return Group(
@@ -120,6 +123,7 @@ class _GroupReader:
         self.base: dict[str, Value] = {}
         self.grid: dict[str, Axis] = {}
         self.zips: list[dict[str, Axis]] = []
+        self.unread = source.notes.unread
         self._first: dict[str, tuple[str, str]] = {}
 
     def read_base(self, node: yaml.Node, where: str) -> None:
@@ -127,10 +131,13 @@ class _GroupReader:
             path = f"{where}.{entry.key}"
             if not isinstance(entry.node, yaml.ScalarNode):
                 self.source.fault(entry.node, path, f"takes one value, not {kind(entry.node)}: move it under grid")
+                self.unread.add(entry.key)
                 continue
             value = read_value(self.source, entry.node, path, KEYS[entry.key])
             if value is not None:
                 self.base[entry.key] = value
+            else:
+                self.unread.add(entry.key)
 
     def read_grid(self, node: yaml.Node, where: str) -> None:
         self.grid = self._axes(node, where)
@@ -139,12 +146,15 @@ class _GroupReader:
         if is_null(node):
             return
         nodes = [node] if isinstance(node, yaml.MappingNode) else self.source.sequence(node, where)
+        if not nodes and node.value:
+            self.unread.update(KEYS)
         for group_node in nodes:
             axes = self._axes(group_node, where)
             counts = {axis.count for axis in axes.values()}
             if len(counts) > 1:
                 lengths = ", ".join(f"{name} has {axis.count}" for name, axis in axes.items())
                 self.source.fault(group_node, where, f"axes that advance together must be of one length: {lengths}")
+                self.unread.update(axes)
             elif axes:
                 self.zips.append(axes)
 
@@ -154,17 +164,25 @@ class _GroupReader:
             axis = read_axis(self.source, entry.node, f"{where}.{entry.key}", KEYS[entry.key])
             if axis is not None:
                 axes[entry.key] = axis
+            else:
+                self.unread.add(entry.key)
         return axes
 
     def _keys(self, node: yaml.Node, where: str) -> list[Entry]:
         """The entries whose key is a run key that stands nowhere else in the group."""
         good = []
-        for entry in self.source.mapping(node, where):
+        before = self.source.notes.count
+        entries = self.source.mapping(node, where)
+        if self.source.notes.count > before:
+            self.unread.update(KEYS)
+        for entry in entries:
             path = f"{where}.{entry.key[:40]}"
             if entry.key in SECTIONS:
                 self.source.fault(entry.key_node, path, f"{entry.key} stands beside {where}, not inside it")
+                self.unread.update(KEYS)
             elif entry.key not in KEYS:
                 self.source.fault(entry.key_node, path, f"unknown key; {nearest(entry.key, KEYS)}")
+                self.unread.add(near_to(entry.key.lower(), KEYS))
             elif entry.key in self._first:
                 section, place = self._first[entry.key]
                 self.source.fault(entry.key_node, path, f"stands in {section} too ({place}): keep one")

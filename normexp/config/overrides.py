@@ -14,6 +14,7 @@ from normexp.config.groups import Group
 from normexp.config.values import read_axis
 from normexp.config.yamlfile import Notes, Source, is_null, nearest
 from normexp.errors import UserError
+from normexp.keys import near_to
 from normexp.run import KEYS
 
 TEXTS = ("name", "title")
@@ -40,10 +41,12 @@ def read_overrides(texts: Sequence[str], notes: Notes) -> list[Override]:
         try:
             override = _read(source, text)
         except UserError as error:
+            override = None
             for complaint in error.complaints:
                 notes.fault(complaint)
-            continue
         if override is None:
+            key = text.partition("=")[0].strip()
+            notes.unread.update({key, near_to(key.lower(), KEYS)})
             continue
         if override.key in found:
             notes.fault(f"{source.origin}: {override.key} is given twice: keep one")

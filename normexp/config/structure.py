@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from normexp.config.yamlfile import bounded
 from normexp.errors import UserError
@@ -39,9 +40,13 @@ class Structure:
 
 @dataclass(slots=True)
 class Structures:
-    """The structures met so far, and the clashes in those that a point needs. `origin` is the config's name."""
+    """The structures met so far, and the clashes in those that a point needs. `origin` is the config's name.
+
+    Of keys that are `unread`, whose value is not known, nothing clashes.
+    """
 
     origin: str
+    unread: Collection[str] = ()
     _known: dict[tuple[Value, ...], Structure] = field(default_factory=dict)
     _clashes: dict[str, str] = field(default_factory=dict)
 
@@ -50,7 +55,7 @@ class Structures:
         values = tuple(asked(name) for name in INTERACTING)
         found = self._known.get(values)
         if found is None:
-            found = self._known[values] = _settle(dict(zip(INTERACTING, values, strict=True)))
+            found = self._known[values] = _settle(dict(zip(INTERACTING, values, strict=True)), self.unread)
         return found
 
     def note_clashes(self, structure: Structure, varied: Iterable[str]) -> None:
@@ -59,17 +64,23 @@ class Structures:
             at = values_text({name: structure.asked[name] for name in varied if name in structure.asked})
             self._clashes.setdefault(fault, f" (at {at})" if at else "")
 
+    @property
+    def clashes(self) -> list[str]:
+        """A complaint for each clash kept."""
+        return [f"{self.origin}: {fault}{at}" for fault, at in self._clashes.items()]
+
     def fail_on_clashes(self) -> None:
         """Raises UserError with every clash kept."""
         if self._clashes:
-            raise UserError(*bounded([f"{self.origin}: {fault}{at}" for fault, at in self._clashes.items()]))
+            raise UserError(*bounded(self.clashes))
 
 
-def _settle(asked: Mapping[str, Value]) -> Structure:
+def _settle(asked: Mapping[str, Value], unread: Collection[str]) -> Structure:
+    given: dict[str, Any] = {**asked, **dict.fromkeys(asked.keys() & set(unread), ...)}  # ... is no key's value
     try:
-        run = RunConfig(**asked)  # type: ignore[arg-type]
+        run = RunConfig(**given)
     except ValueError as error:
-        faults = tuple(str(error).splitlines())
+        faults = tuple(line for line in str(error).splitlines() if line.partition(":")[0] not in unread)
         return Structure(asked=asked, resolved=asked, canonical=asked, mattering=frozenset(FREE), faults=faults)
     same = run.canonical()
     return Structure(

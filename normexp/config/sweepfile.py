@@ -9,10 +9,12 @@ from pathlib import Path
 
 import yaml
 
+from normexp.config.counting import clashes
 from normexp.config.groups import SECTIONS, Group, read_group, scaled_values
 from normexp.config.overrides import apply, folder, read_overrides
+from normexp.config.structure import Structures
 from normexp.config.values import read_part
-from normexp.config.yamlfile import Entry, Notes, Source, is_null, nearest
+from normexp.config.yamlfile import MAX_TEXT, Entry, Notes, Source, bounded, is_null, nearest
 from normexp.errors import UserError
 from normexp.keys import Value
 from normexp.plan import Pivot, Published
@@ -52,11 +54,11 @@ def parse(text: str, *, origin: str, stem: str = "sweep", overrides: Sequence[st
     changes = read_overrides(overrides, notes)
     try:
         reader = _Reader(Source(origin, notes), text)
+        groups = reader.groups
+        for change in changes:
+            groups = [apply(change, group, notes) for group in groups]
     except UserError as error:
-        raise UserError(*notes.complaints, *error.complaints) from None
-    groups = reader.groups
-    for change in changes:
-        groups = [apply(change, group, notes) for group in groups]
+        raise UserError(*bounded([*notes.complaints, *error.complaints])) from None
     words = {change.key: change for change in changes if change.axis is None}
     name, place = reader.name or stem, reader.name_place
     if "name" in words:
@@ -64,7 +66,8 @@ def parse(text: str, *, origin: str, stem: str = "sweep", overrides: Sequence[st
     wrong = _bad_name(name)
     if wrong:
         notes.fault(f"{place}: name: {name[:LONGEST_NAME]!r} {wrong}")
-    notes.fail_if_any()
+    if notes.count:
+        raise UserError(*bounded([*notes.complaints, *clashes(groups, Structures(origin, notes.unread))]))
     published = reader.published
     if scale != 1.0:
         groups = [group.scaled(scale) for group in groups]
@@ -78,14 +81,18 @@ def parse(text: str, *, origin: str, stem: str = "sweep", overrides: Sequence[st
         origin=origin,
         pivot=reader.pivot,
         published=tuple(published),
-        warnings=tuple(dict.fromkeys(notes.warnings)),
+        warnings=tuple(bounded(list(dict.fromkeys(notes.warnings)))),
     )
 
 
 def text_of(path: Path) -> str:
     """What a file of the user's holds. Raises UserError where it is no UTF-8 text."""
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        with path.open("rb") as file:
+            data = file.read(4 * MAX_TEXT + 4)  # what has no end, such as a device, is not read to it
+        if len(data) > 4 * MAX_TEXT + 3:
+            raise UserError(f"{path}: longer than {MAX_TEXT} characters: this is no config")
+        return data.decode("utf-8-sig")
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except IsADirectoryError:
@@ -121,7 +128,10 @@ class _Reader:
         root = source.compose(text)
         if root is None or is_null(root) or (isinstance(root, yaml.MappingNode) and not root.value):
             raise UserError(f"{source.origin}: the config is empty: write at least base or grid")
+        before = source.notes.count
         entries = {entry.key: entry for entry in source.mapping(root, "")}
+        if source.notes.count > before or not set(entries) <= {*TOP, *KEYS}:
+            source.notes.unread.update(KEYS)  # a section may be among what is not read
         self._check_keys(entries)
         if "name" in entries:
             self.name = source.text(entries["name"].node, "name")
@@ -138,6 +148,7 @@ class _Reader:
         for name, entry in entries.items():
             if name in KEYS:
                 self.source.fault(entry.key_node, name, f"{name} belongs under base or grid")
+                self.source.notes.unread.add(name)
             elif name not in TOP:
                 self.source.fault(entry.key_node, name[:40], f"unknown key; {nearest(name, TOP)}")
 
@@ -160,6 +171,7 @@ class _Reader:
             path = f"{where}.{name[:40]}"
             if name in KEYS:
                 self.source.fault(entry.key_node, path, f"{name} belongs under base or grid")
+                self.source.notes.unread.add(name)
             elif name not in SECTIONS and name != "label":
                 self.source.fault(entry.key_node, path, f"unknown key; {nearest(name, ['label', *SECTIONS])}")
         label = self.source.text(sections["label"].node, f"{where}.label") if "label" in sections else ""

@@ -16,7 +16,9 @@ MAX_TEXT = 2**18
 MAX_NODES = 200_000
 """Nodes looked at, aliases followed each time: a short text can stand for billions."""
 MAX_COMPLAINTS = 30
-"""Complaints shown; the rest is counted."""
+"""Complaints or warnings shown; the rest is counted."""
+MAX_FAULTS = 1000
+"""Faults at which reading ends: what has more is no config, and to look for the nearest valid names takes time."""
 
 _YAML = "tag:yaml.org,2002:"
 _TAGS = {_YAML + name for name in ("str", "int", "float", "bool", "null", "timestamp", "value", "seq", "map")}
@@ -25,14 +27,28 @@ _KINDS = {yaml.ScalarNode: "a single value", yaml.SequenceNode: "a list", yaml.M
 
 @dataclass(slots=True)
 class Notes:
-    """What is wrong with a config and its overrides, and what is merely worth knowing."""
+    """What is wrong with a config and its overrides, and what is merely worth knowing.
+
+    `unread` names the run keys of which something could not be read.
+    """
 
     warnings: list[str] = field(default_factory=list)
+    unread: set[str] = field(default_factory=set)
     _faults: list[tuple[tuple[int, int], str]] = field(default_factory=list)
 
     def fault(self, text: str, place: tuple[int, int] = (0, 0)) -> None:
-        """Note a complaint about a place (line and column from 1) in the file, or about the command line."""
+        """Note a complaint about a place (line and column from 1) in the file, or about the command line.
+
+        Raises UserError where there are too many.
+        """
         self._faults.append((place, text))
+        if len(self._faults) > MAX_FAULTS:
+            raise UserError("reading ended here")
+
+    @property
+    def count(self) -> int:
+        """Faults so far."""
+        return len(self._faults)
 
     @property
     def complaints(self) -> list[str]:
