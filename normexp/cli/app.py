@@ -21,6 +21,7 @@ from normexp.cli import (
     merge,
     models,
     pack,
+    plot,
     probe,
     sweep,
     views,
@@ -45,6 +46,7 @@ app.command()(models.models)
 app.command()(bench.bench)
 app.command()(convert.convert)
 app.command()(claims.claims)
+app.command()(plot.plot)
 app.command()(pack.pack)
 app.command()(pack.unpack)
 app.command()(merge.merge)

@@ -25,6 +25,7 @@ DASHES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v")
 GREY = "#666666"
 PNG_COLORS = 128
+FORMATS = ("svg", "png")
 STYLE: Any = {
     "svg.hashsalt": "normexp",
     "font.size": 9.0,
@@ -35,9 +36,11 @@ STYLE: Any = {
 }
 BESIDE: Any = {"xytext": (3, 0), "textcoords": "offset points", "va": "center", "size": 7.5, "color": GREY}
 PLAIN_NUMBERS = FuncFormatter(lambda number, _: f"{number:g}")
+LARGEST = 1e100
+"""Losses beyond it are drawn out of sight: no axis can hold the largest numbers there are."""
 ROOM = 1.5
 """Losses up to this multiple of the guess are drawn on a linear scale, any above on a logarithmic one."""
-LINEAR_SHARE = 0.6
+LINEAR_SHARE = 0.7
 """How much of a split axis the linear part takes."""
 
 
@@ -49,16 +52,16 @@ class _Panelled(Protocol):
 Panelled = TypeVar("Panelled", bound=_Panelled)
 
 
-def render(figure: Figure) -> dict[str, bytes]:
+def render(figure: Figure, formats: Iterable[str] = FORMATS, *, dpi: int = 150) -> dict[str, bytes]:
     """The figure as SVG and PNG, without dates and versions: equal data give equal bytes."""
     files = {}
     without: Mapping[str, dict[str, Any]] = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}
     with mpl.rc_context(STYLE):
-        for suffix, metadata in without.items():
+        for suffix in formats:
             buffer = io.BytesIO()
-            figure.savefig(buffer, format=suffix, metadata=metadata, dpi=150)
-            files[suffix] = buffer.getvalue()
-    return files | {"png": _with_few_colors(files["png"])}
+            figure.savefig(buffer, format=suffix, metadata=without[suffix], dpi=dpi, facecolor="auto")
+            files[suffix] = _with_few_colors(buffer.getvalue()) if suffix == "png" else buffer.getvalue()
+    return files
 
 
 def _with_few_colors(png: bytes) -> bytes:
@@ -98,7 +101,7 @@ class LossAxis:
     @classmethod
     def of(cls, losses: Iterable[float], references: Sequence[Losses]) -> LossAxis:
         """Made to hold every finite loss, be it 1e9, and to show what lies between floor and guess all the same."""
-        finite = [loss for loss in losses if math.isfinite(loss)]
+        finite = [max(-LARGEST, min(loss, LARGEST)) for loss in losses if math.isfinite(loss)]
         guess = max((reference.guess for reference in references), default=max(finite, default=1.0))
         floor = min((reference.floor for reference in references), default=0.0)
         low, high, bend = min([*finite, floor]), max([*finite, guess]), ROOM * guess
@@ -109,17 +112,19 @@ class LossAxis:
             rim=bend * (high / bend) ** 1.1 * 1.05 if split else high + 0.06 * (high - low),
         )
 
-    def apply(self, ax: Axes) -> None:
-        """Set an axis up."""
+    def apply(self, ax: Axes, *, color: str = GREY, size: float = 7.5, named: bool = True) -> None:
+        """Set an axis up; `named` says beside it where it is logarithmic."""
         if math.isfinite(self.bend):
             decades = math.log10(self.rim / self.bend)
             stretch = LINEAR_SHARE / (1 - LINEAR_SHARE) * self.bend * decades / (self.bend - self.low)
             ax.set_yscale("symlog", linthresh=self.bend, linscale=0.9 * stretch)
-            ax.axhline(self.bend, color=GREY, linewidth=0.5, zorder=0)
+            ax.axhline(self.bend, color=color, linewidth=0.5, zorder=0)
             ax.set_yticks(self._ticks())
             ax.yaxis.set_minor_locator(NullLocator())
             ax.yaxis.set_major_formatter(PLAIN_NUMBERS)
-            ax.annotate("log above", (1.0, self.bend), xycoords=("axes fraction", "data"), **BESIDE)
+            if named:
+                beside = BESIDE | {"color": color, "size": size}
+                ax.annotate("log above", (1.0, self.bend), xycoords=("axes fraction", "data"), **beside)
         ax.set_ylim(self.low, self.rim)
 
     def _ticks(self) -> list[float]:
@@ -131,12 +136,16 @@ class LossAxis:
         return linear + [10.0**power for power in range(first, last + 1, stride)]
 
 
-def mark_references(ax: Axes, references: Sequence[Losses]) -> None:
-    """Labelled lines at floor and guess."""
+def mark_references(
+    ax: Axes, references: Sequence[Losses], *, color: str = GREY, size: float = 7.5, named: bool = True
+) -> None:
+    """Lines at floor and guess, with their names beside them if `named`."""
     for name in ("floor", "guess"):
         for loss in sorted({getattr(reference, name) for reference in references}):
-            ax.axhline(loss, color=GREY, linewidth=0.8, linestyle=(0, (1, 2)), zorder=0)
-            ax.annotate(name, (1.0, loss), xycoords=("axes fraction", "data"), **BESIDE)
+            ax.axhline(loss, color=color, linewidth=0.8, linestyle=(0, (1, 2)), zorder=0)
+            if named:
+                beside = BESIDE | {"color": color, "size": size}
+                ax.annotate(name, (1.0, loss), xycoords=("axes fraction", "data"), **beside)
 
 
 def panel_figure(

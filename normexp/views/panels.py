@@ -2,66 +2,112 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import combinations
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from normexp.views.labels import values_text
 
-LABELS = 14
-"""Distinct lines in a panel at most."""
-TWINS = 48
-"""Lines in a panel at most, those that differ by seed alone included."""
+LABELS = 12
+"""Lines in a panel at most."""
+COMFORT = 6
+"""Lines in a panel that are easily told apart: where panels allow it, there are no more."""
 PANELS = 12
 """Panels in a figure at most."""
+COLUMNS = 4
+"""Panels side by side at most, where two keys span rows and columns."""
 
 Texts = dict[str, str]
 """Label and axes of a line, as text; `post/pre` where one run answers several points."""
 Item = TypeVar("Item")
 
 
-def place(items: Sequence[tuple[Texts, Item]]) -> list[tuple[str, str, Item]]:
-    """(panel, line label, item): as few panels as hold their lines; what exceeds the limits is left out.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed(Generic[Item]):
+    """An item in its panel; `keys` are what tells its line from the others, `label` says so in words."""
 
-    Lines that differ by seed alone have one label, unless only the seed varies.
+    panel: str
+    label: str
+    keys: Texts
+    item: Item
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout(Generic[Item]):
+    """Items, panel by panel. `columns` is set where two keys span rows and columns; `omitted` ones had no place."""
+
+    placed: Sequence[Placed[Item]]
+    columns: int | None
+    omitted: int
+
+
+def place(
+    items: Sequence[tuple[Texts, Item]], facets: Sequence[str] | None = None, *, panels: int = PANELS
+) -> Layout[Item]:
+    """As few panels as hold their lines in comfort, or those that `facets` tell apart; the rest is left out.
+
+    Every item has the same keys; what has one text alone tells nothing apart.
     """
     if not items:
-        return []
+        return Layout(placed=(), columns=None, omitted=0)
     varying = [key for key in items[0][0] if len({texts[key] for texts, _ in items}) > 1]
-    if varying != ["seed"]:
-        varying = [key for key in varying if key != "seed"]
-    facets = _facets([texts for texts, _ in items], varying)
-    panels: dict[str, list[tuple[Texts, Item]]] = {}
+    if facets is None:
+        facets = _facets([texts for texts, _ in items], varying, panels)
+    facets = [key for key in facets if key in varying]
+    found: dict[tuple[str, ...], list[tuple[Texts, Item]]] = {}
     for texts, item in items:
-        panels.setdefault(values_text({key: texts[key] for key in facets}), []).append((texts, item))
+        found.setdefault(tuple(texts[key] for key in facets), []).append((texts, item))
+    ordered = _ordered(found)
+    placed: list[Placed[Item]] = []
+    for panel in ordered[:panels]:
+        name = values_text(dict(zip(facets, panel, strict=True)))
+        placed += _lines(name, found[panel], [key for key in varying if key not in facets])
+    return Layout(placed=placed, columns=_columns(facets, ordered[:panels]), omitted=len(items) - len(placed))
+
+
+def _ordered(found: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Key by key, in the order in which each key's texts first come."""
+    panels = list(found)
+    ranks = [list(dict.fromkeys(texts)) for texts in zip(*panels, strict=True)]
+    return sorted(panels, key=lambda panel: [rank.index(text) for rank, text in zip(ranks, panel, strict=True)])
+
+
+def _columns(facets: Sequence[str], panels: Sequence[tuple[str, ...]]) -> int | None:
+    """As many as the second of two keys has values, where every combination is there."""
+    if len(facets) != 2:
+        return None
+    rows, columns = ({panel[place] for panel in panels} for place in (0, 1))
+    full = len(panels) == len(rows) * len(columns)
+    return len(columns) if full and 1 < len(columns) <= COLUMNS else None
+
+
+def _lines(panel: str, found: Sequence[tuple[Texts, Item]], keys: Sequence[str]) -> list[Placed[Item]]:
+    told = [key for key in keys if len({texts[key] for texts, _ in found}) > 1] or list(keys)
     lines = []
-    for panel, found in list(panels.items())[:PANELS]:
-        keys = [key for key in varying if key not in facets]
-        told = [key for key in keys if len({texts[key] for texts, _ in found}) > 1] or keys
-        lines += _first([(panel, values_text({key: texts[key] for key in told}), item) for texts, item in found])
-    return lines
+    for texts, item in found:
+        named = {key: texts[key] for key in told}
+        lines.append(Placed(panel=panel, label=values_text(named), keys=named, item=item))
+    labels = list(dict.fromkeys(line.label for line in lines))[:LABELS]
+    return [line for line in lines if line.label in labels]
 
 
-def _first(lines: Sequence[tuple[str, str, Item]]) -> list[tuple[str, str, Item]]:
-    labels = list(dict.fromkeys(label for _, label, _ in lines))[:LABELS]
-    return [line for line in lines if line[1] in labels][:TWINS]
-
-
-def _facets(items: Sequence[Texts], varying: Sequence[str]) -> tuple[str, ...]:
+def _facets(items: Sequence[Texts], varying: Sequence[str], panels: int) -> Sequence[str]:
     """The keys that tell panels apart: the fewest panels that hold their lines, and no `post/pre` panel if possible.
 
     What a user has put under different labels stands in different panels.
     """
     distinct = {tuple(texts[key] for key in varying) for texts in items}
 
-    def cost(keys: tuple[str, ...]) -> tuple[bool, int, bool]:
+    def cost(keys: tuple[str, ...]) -> tuple[bool, bool, bool, int, bool]:
         places = [varying.index(key) for key in keys]
         counts: dict[tuple[str, ...], int] = {}
         for texts in distinct:
             panel = tuple(texts[place] for place in places)
             counts[panel] = counts.get(panel, 0) + 1
         merged = any("/" in text for panel in counts for text in panel)
-        return max(counts.values()) > LABELS, len(counts), merged
+        most = max(counts.values())
+        return len(counts) > panels, most > LABELS, most > COMFORT, len(counts), merged
 
     choices = [keys for size in range(4) for keys in combinations(varying, size)]
     return min((keys for keys in choices if ("label" in keys) == ("label" in varying)), key=cost)

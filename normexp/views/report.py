@@ -87,8 +87,9 @@ def rebuild(store: Store, *, figures: bool = False) -> Report:
 
 def write_figures(store: Store, report: Report) -> None:
     """Draw the sweep's figures, each as SVG and PNG with its data beside it. Raises StorageError."""
-    from normexp.views import figuredata
-    from normexp.views.figures import draw_curves, draw_lr_sensitivity, render
+    from normexp.views.figurechoice import Source
+    from normexp.views.figurekinds import fitting
+    from normexp.views.figures import draw, render
 
     def traces(run_id: str) -> Traces:
         try:
@@ -96,13 +97,9 @@ def write_figures(store: Store, report: Report) -> None:
         except UserError:
             return Traces(curve=())
 
-    curves = figuredata.curves(report.plan, report.records, traces)
-    drawn = {"curves": (draw_curves(curves), curves.data)}
-    sensitivity = figuredata.lr_sensitivity(report.plan, report.runs)
-    if sensitivity is not None:
-        drawn["lr_sensitivity"] = (draw_lr_sensitivity(sensitivity), sensitivity.data)
-    for name, (figure, data) in drawn.items():
-        _write_figure(store, name, render(figure), data)
+    source = Source(plan=report.plan, records=report.records, runs=report.runs, traces=traces)
+    for _, kind, made in fitting(source):
+        _write_figure(store, kind.file, render(draw(made)), made.data)
 
 
 def write_collapse(store: Store, words: str, shown: Sequence[TextTable], records: Mapping[str, RunRecord]) -> None:

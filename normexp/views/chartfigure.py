@@ -1,0 +1,297 @@
+"""A chart, drawn: lines with bands, and every run that died."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
+from normexp.record import Outcome
+from normexp.views.canvas import PLAIN_NUMBERS, LossAxis, mark_references
+from normexp.views.chart import LOG, LOSS, NAMES, SHARE, TRAINING, Axis, Chart, Line, Spot
+from normexp.views.labels import loss_text, shown, value_text
+from normexp.views.linestyle import Style, line_styles
+from normexp.views.look import Look
+from normexp.views.panelgrid import columns_of, panel_grid
+from normexp.views.rim import Rim
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+ON_TOP: dict[str, Any] = {"clip_on": False, "zorder": 5}
+NAMED_DEATHS = 4
+"""Up to so many crosses of a panel that is alone have their step beside them."""
+NAMED_TICKS = 7
+"""Up to so many values of an axis are its ticks."""
+TOLD_PANELS = 4
+"""Up to so many panels have each its sensitivity in the legend; of more, the range is told."""
+S_NOTE = "S: mean over {} of the loss (at most that before training), less the lowest"
+
+
+def draw_chart(chart: Chart, look: Look) -> Figure:
+    """Every line in its panel, the legend and the notes below."""
+    return _Drawing(chart, look).figure()
+
+
+class _Drawing:
+    """One chart on its way to a figure."""
+
+    def __init__(self, chart: Chart, look: Look) -> None:
+        self.chart, self.look = chart, look
+        self.panels = list(dict.fromkeys(line.panel for line in chart.lines)) or [""]
+        self.by_panel = {panel: [line for line in chart.lines if line.panel == panel] for panel in self.panels}
+        self.styles = line_styles({line.label: line.keys for line in chart.lines}, look.theme)
+        self.losses = _loss_axis(chart) if chart.y.scale == LOSS else None
+        across = columns_of(len(self.panels), look, chart.columns)
+        self.panel_points = look.width.inches / across * 72 * 0.8
+        self.last_column = {panel for index, panel in enumerate(self.panels) if index % across == across - 1}
+        self.last_column |= set(self.panels[-1:]) | (set(self.panels) if across == 1 else set())
+
+    def figure(self) -> Figure:
+        """Drawn."""
+        chart = self.chart
+        rims = {panel: self.rim(panel) for panel in self.panels}
+        scanned = any(line.sensitivity is not None for line in chart.lines)
+        notes = (S_NOTE.format(_plural_of(chart.x)),) if scanned else ()
+        return panel_grid(
+            self.look,
+            chart.title,
+            self.panels,
+            lambda ax, panel: self.draw(ax, panel, rims[panel]),
+            handles=self.handles(rims.values()),
+            notes=(*notes, *chart.notes),
+            columns=chart.columns,
+            y_group=lambda panel: chart.axes.get(panel, chart.y),
+            rim_points=max(rim.height for rim in rims.values()),
+        )
+
+    def rim(self, panel: str) -> Rim:
+        """The crosses above a panel: of a scan, at each value; of layers, at the first that is lost."""
+        lines = self.by_panel[panel]
+        if self.chart.x.key == "layer":
+            lost = [(line, next((s for s in line.spots if not math.isfinite(s.middle)), None)) for line in lines]
+            found = [(self.place(spot.x), self.styles[line.label]["color"], "") for line, spot in lost if spot]
+        elif self.chart.x.key == "step":
+            found = []
+        else:
+            found = [
+                (self.place(spot.x), self.styles[line.label]["color"], _share(spot))
+                for line in lines
+                for spot in line.spots
+                if spot.dead
+            ]
+        values = {spot.x for line in self.chart.lines for spot in line.spots}
+        return Rim.of(found, self.panel_points / max(1, len(values)), self.look)
+
+    def place(self, x: Any) -> float:
+        """A value on the x axis."""
+        axis = self.chart.x
+        return float(axis.names.index(value_text(axis.key, x))) if axis.scale == NAMES else float(x)
+
+    def draw(self, ax: Axes, panel: str, rim: Rim) -> None:
+        """One panel."""
+        lines, axis = self.by_panel.get(panel, []), self.chart.axes.get(panel, self.chart.y)
+        ax.set(xlabel=self.chart.x.label, ylabel=axis.label)
+        ax.grid(axis="y", color=self.look.theme.grey, alpha=0.18, linewidth=0.5)
+        ax.set_axisbelow(True)
+        self.x_axis(ax)
+        self.y_axis(ax, axis)
+        labels = list(dict.fromkeys(line.label for line in lines))
+        for line in lines:
+            shift = (labels.index(line.label) - (len(labels) - 1) / 2) * 0.7 / max(1, len(labels))
+            self.draw_line(ax, line, self.styles[line.label], shift)
+        deaths = [mark for line in lines for mark in line.marks]
+        named = len(self.panels) == 1 and len(deaths) <= NAMED_DEATHS
+        for line in lines:
+            self.draw_marks(ax, line, named=named)
+        if self.losses is not None:
+            references = [line.losses for line in lines if line.losses is not None]
+            grey, last = self.look.theme.grey, panel in self.last_column
+            mark_references(ax, references, color=grey, size=self.look.small, named=last)
+            self.losses.apply(ax, color=grey, size=self.look.small, named=last)
+        rim.draw(ax)
+
+    def draw_line(self, ax: Axes, line: Line, style: Style, shift: float) -> None:
+        """Medians, the band from lowest to highest, hollow where only those that survived have a value."""
+        xs = [self.place(spot.x) for spot in line.spots]
+        middle = [spot.middle if math.isfinite(spot.middle) else math.nan for spot in line.spots]
+        low, high = (
+            [math.nan if end is None else end for end in ends] for ends in zip(*map(_band, line.spots), strict=True)
+        )
+        if self.chart.x.scale == NAMES:
+            self.draw_bars(ax, [x + shift for x in xs], line.spots, style)
+            return
+        banded = any(a < b for a, b in zip(low, high, strict=True))
+        if line.series == TRAINING:
+            look = {"color": style["color"], "linewidth": 0.7, "alpha": 0.45, "zorder": 1.8}
+        else:
+            every = max(1, math.ceil(len(xs) / 24))
+            look = {**style, "markevery": every}
+        ax.plot(xs, middle, **look)
+        if banded and (line.series == TRAINING or not self.trained(line.panel)):
+            ax.fill_between(xs, low, high, color=style["color"], alpha=0.16, linewidth=0)
+        if line.series != TRAINING and self.chart.x.key not in ("step", "layer"):
+            left = [(x, end) for x, spot in zip(xs, line.spots, strict=True) for end in _survivors(spot)]
+            hollow = {**style, "linestyle": "none", "markerfacecolor": self.look.theme.ground}
+            ax.plot([x for x, _ in left], [end for _, end in left], **hollow)
+
+    def trained(self, panel: str) -> bool:
+        """Whether a panel has training losses with a band of their own."""
+        return any(line.series == TRAINING and line.spots for line in self.by_panel[panel])
+
+    def draw_bars(self, ax: Axes, xs: Sequence[float], spots: Sequence[Spot], style: Style) -> None:
+        """Where the places are words there is nothing between them: a bar from lowest to highest at each."""
+        for x, spot in zip(xs, spots, strict=True):
+            if spot.low is None or spot.high is None:
+                continue
+            ax.plot([x, x], [spot.low, spot.high], color=style["color"], linewidth=1.2)
+            middle = spot.middle if math.isfinite(spot.middle) else spot.high
+            filled = style["color"] if math.isfinite(spot.middle) else self.look.theme.ground
+            ax.plot([x], [middle], **{**style, "linestyle": "none", "markerfacecolor": filled})
+
+    def draw_marks(self, ax: Axes, line: Line, *, named: bool) -> None:
+        """Crosses where runs died, triangles where others ended."""
+        color = self.styles[line.label]["color"]
+        for mark in line.marks:
+            ax.plot([mark.x], [mark.y], color=color, **self.mark(mark.outcome), **ON_TOP)
+            if named and mark.text:
+                box = {"facecolor": self.look.theme.ground, "alpha": 0.7, "edgecolor": "none", "pad": 0.5}
+                where: dict[str, Any] = {"textcoords": "offset points", "size": self.look.small, "color": color}
+                ax.annotate(shown(mark.text), (mark.x, mark.y), (5, 5), bbox=box, **where)
+
+    def mark(self, outcome: Outcome) -> dict[str, Any]:
+        """The look of a mark."""
+        size = self.look.width.points * 0.8
+        if outcome == Outcome.NONFINITE:
+            edge = {"markeredgecolor": self.look.theme.ground, "markeredgewidth": 0.6}
+            return {"marker": "X", "markersize": size, "linestyle": "none", **edge}
+        return {"marker": "^", "markersize": size, "markerfacecolor": "none", "linestyle": "none"}
+
+    def x_axis(self, ax: Axes) -> None:
+        """Scale, limits and ticks: the values themselves where they are few."""
+        axis = self.chart.x
+        values = sorted({self.place(spot.x) for line in self.chart.lines for spot in line.spots}) or [1.0]
+        if axis.scale == NAMES:
+            ax.set_xlim(-0.6, len(axis.names) - 0.4)
+            ax.set_xticks(range(len(axis.names)), [shown(name) for name in axis.names])
+            if sum(map(len, axis.names)) * self.look.small * 0.6 > self.panel_points:
+                ax.tick_params(axis="x", labelrotation=30)
+                for text in ax.get_xticklabels():
+                    text.set(ha="right", rotation_mode="anchor")
+            return
+        if axis.scale == LOG:
+            ax.set_xscale("log")
+            room = max(1.15, (values[-1] / values[0]) ** 0.06)
+            ax.set_xlim(values[0] / room, values[-1] * room)
+            ax.xaxis.set_major_formatter(PLAIN_NUMBERS)
+        elif axis.key == "step":
+            ax.set_xlim(0, (values[-1] or 1) * 1.02)
+        else:
+            room = 0.05 * (values[-1] - values[0] or 1)
+            ax.set_xlim(values[0] - room, values[-1] + room)
+        texts = [value_text(axis.key, value) for value in values]
+        texts = [text.replace("e-0", "e-") for text in texts]
+        if axis.key not in ("step", "layer") and len(values) <= NAMED_TICKS and self.fits(texts):
+            ax.set_xticks(values, texts)
+            ax.xaxis.set_minor_locator(NullLocator())
+        elif axis.scale == LOG:
+            ax.xaxis.set_major_locator(LogLocator(numticks=5))
+        else:
+            most = max(3, int(self.panel_points / (self.look.small * 4.5)))
+            ax.xaxis.set_major_locator(MaxNLocator(min(6, most), integer=axis.key in ("step", "layer", "depth")))
+
+    def fits(self, texts: Sequence[str]) -> bool:
+        """Whether these ticks, about evenly spread, leave room between them."""
+        return len(texts) * (max(map(len, texts)) + 1) * self.look.small * 0.55 < self.panel_points
+
+    def y_axis(self, ax: Axes, axis: Axis) -> None:
+        """Scale and numbers; that of losses is set by LossAxis."""
+        if axis.scale == SHARE:
+            ax.set_ylim(-0.04, 1.04)
+        elif axis.scale == LOG:
+            ax.set_yscale("log")
+            ax.yaxis.set_major_formatter(PLAIN_NUMBERS)
+            ax.yaxis.set_minor_formatter(lambda number, _: "")
+        elif axis.scale != LOSS:
+            spots = [spot.high for line in self.chart.lines for spot in line.spots if spot.high is not None]
+            ax.set_ylim(0, max(spots, default=1.0) * 1.08)
+
+    def handles(self, rims: Any) -> dict[str, Artist]:
+        """What the legend has: the lines, then what else is drawn."""
+        chart, grey = self.chart, self.look.theme.grey
+        bars = chart.x.scale == NAMES
+        found: dict[str, Artist] = {
+            label + self.told_sensitivity(label): Line2D([], [], **(style | ({"linestyle": "none"} if bars else {})))
+            for label, style in self.styles.items()
+            if label or self.told_sensitivity(label)
+        }
+        if any(line.series for line in chart.lines):
+            found["training"] = Line2D([], [], color=grey, linewidth=0.8, alpha=0.6)
+            found["validation"] = Line2D([], [], color=grey, marker="o", markersize=3)
+        spots = [spot for line in chart.lines for spot in line.spots]
+        if any(spot.low is not None and spot.high is not None and spot.low < spot.high for spot in spots):
+            band = Line2D([], [], color=grey, linewidth=1.2) if bars else Patch(color=grey, alpha=0.25, linewidth=0)
+            found["lowest to highest"] = band
+        if chart.x.key not in ("step", "layer") and any(_survivors(spot) for spot in spots):
+            hollow: dict[str, Any] = {"markerfacecolor": self.look.theme.ground, "linestyle": "none"}
+            found["survivors, where half or more died"] = Line2D([], [], color=grey, marker="o", markersize=3, **hollow)
+        self.handle_marks(found, [rim for rim in rims if rim.crosses])
+        return found
+
+    def handle_marks(self, found: dict[str, Artist], rims: Sequence[Rim]) -> None:
+        """Those of the marks that are drawn."""
+        outcomes = {mark.outcome for line in self.chart.lines for mark in line.marks}
+        handle = partial(Line2D, [], [], color=self.look.theme.grey)
+        if Outcome.NONFINITE in outcomes:
+            found["first non-finite step"] = handle(**self.mark(Outcome.NONFINITE))
+        if outcomes - {Outcome.NONFINITE}:
+            found["diverged or unsettled"] = handle(**self.mark(Outcome.DIVERGED))
+        if rims:
+            layers = self.chart.x.key == "layer"
+            told = " (k/n: k of n runs, else all)" if any(rim.shares for rim in rims) else ""
+            found["first non-finite layer" if layers else f"non-finite{told}"] = handle(**self.mark(Outcome.NONFINITE))
+
+    def told_sensitivity(self, label: str) -> str:
+        """` (S 0.31)`; of several panels, in their order."""
+        found = [line.sensitivity for line in self.chart.lines if line.label == label and line.sensitivity is not None]
+        if not found:
+            return ""
+        if len(found) > TOLD_PANELS:
+            found = [min(found), max(found)]
+            return f" (S {loss_text(found[0], 2)} to {loss_text(found[1], 2)})"
+        return f"{' ' if label else ''}(S {' | '.join(loss_text(number, 2) for number in found)})"
+
+
+def _loss_axis(chart: Chart) -> LossAxis:
+    ends = [end for line in chart.lines for spot in line.spots for end in (spot.low, spot.high) if end is not None]
+    heights = [mark.y for line in chart.lines for mark in line.marks]
+    return LossAxis.of([*ends, *heights], [line.losses for line in chart.lines if line.losses is not None])
+
+
+def _share(spot: Spot) -> str:
+    """`2/3`; empty where all runs died."""
+    return f"{spot.dead}/{spot.runs}" if spot.dead < spot.runs else ""
+
+
+def _band(spot: Spot) -> tuple[float | None, float | None]:
+    """Its ends; none where the median is not finite, beside which a band would have no middle."""
+    return (spot.low, spot.high) if math.isfinite(spot.middle) else (None, None)
+
+
+def _survivors(spot: Spot) -> list[float]:
+    """Ends of what the survivors have where the median is infinite."""
+    if math.isfinite(spot.middle) or spot.low is None or spot.high is None:
+        return []
+    return list(dict.fromkeys((spot.low, spot.high)))
+
+
+def _plural_of(axis: Mapping[str, str] | Axis) -> str:
+    key = axis.key if isinstance(axis, Axis) else ""
+    return "learning rates" if key == "lr" else f"values of {key}"

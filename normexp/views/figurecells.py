@@ -1,0 +1,214 @@
+"""Figures over the cells of a sweep: final loss along an axis, and the map of outcomes over two."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from normexp.errors import UserError
+from normexp.keys import Value
+from normexp.record import Losses, Status
+from normexp.sensitivity import sensitivity
+from normexp.views.chart import (
+    LOSS,
+    SHARE,
+    Axis,
+    Chart,
+    Line,
+    Map,
+    Spot,
+    Square,
+    is_number,
+    names_axis,
+    value_axis,
+)
+from normexp.views.figurechoice import LABEL, Choice, Source, check_axis, omitted_note, texts_of
+from normexp.views.labels import listed
+from normexp.views.panels import PANELS, Texts, place
+from normexp.views.summary import Cell, Run, final_loss
+from normexp.views.tables import PENDING
+
+MEASURES = {
+    "loss": Axis(key="val_loss", label="final validation loss (nats)", scale=LOSS),
+    "fraction": Axis(key="learned_fraction", label="learned fraction", scale=SHARE),
+}
+"""What may stand on the y axis of a scan."""
+MOST_NAMES = 40
+"""Values along an axis of a map at most."""
+
+
+def scan(source: Source, choice: Choice, *, x: str, with_sensitivity: bool = False) -> Chart:
+    """Final loss (or learned fraction, the dead as 0) along an axis: a line for each combination of the others.
+
+    Raises UserError where an axis does not vary.
+    """
+    measure = MEASURES[choice.y or "loss"]
+    along = check_axis(source, "--x", choice.x or x)
+    others = [key for key in source.varying if key != along]
+    facets = _checked_facets(source, choice, (along,))
+    items = _lines(source, along, others)
+    layout = place(items, facets)
+    lines = [
+        Line(
+            panel=one.panel,
+            label=one.label,
+            keys=one.keys,
+            spots=[_spot(value, cell, measure) for value, cell in one.item],
+            losses=losses_of(run for _, cell in one.item for run in cell.done),
+            sensitivity=line_sensitivity([cell for _, cell in one.item]) if with_sensitivity else None,
+        )
+        for one in layout.placed
+    ]
+    return Chart(
+        title=source.title,
+        x=value_axis(along, source.values(along)),
+        y=measure,
+        lines=lines,
+        axes={},
+        columns=layout.columns,
+        notes=omitted_note(layout.omitted, len(items), "line"),
+    )
+
+
+def _lines(source: Source, along: str, others: Sequence[str]) -> list[tuple[Texts, list[tuple[Value, Cell]]]]:
+    """Each line once, with its cells by rising value; lines that the same runs answer are one, named by both."""
+    found: dict[tuple[Value, ...], list[Cell]] = {}
+    for cell in source.cells():
+        found.setdefault(tuple(cell.values[key] for key in others), []).append(cell)
+    same: dict[tuple[Value, ...], list[list[Cell]]] = {}
+    for line in found.values():
+        run_ids = [run["run_id"] for cell in line for run in cell.runs]
+        same.setdefault((line[0].values.get(LABEL, ""), *run_ids), []).append(line)
+    items = []
+    for twins in same.values():
+        pairs = [(cell.values[along], cell) for cell in twins[0]]
+        if all(is_number(value) for value, _ in pairs):
+            pairs.sort(key=lambda pair: float(pair[0]))
+        items.append((texts_of([line[0].values for line in twins], others), pairs))
+    return items
+
+
+def _checked_facets(source: Source, choice: Choice, taken: Sequence[str]) -> tuple[str, ...] | None:
+    for key in choice.facets or ():
+        check_axis(source, "--facet", key)
+        if key in taken:
+            raise UserError(f"--facet {key}: it is an axis of the panels already")
+    return choice.facets
+
+
+def _spot(value: Value, cell: Cell, measure: Axis) -> Spot:
+    if measure.scale == LOSS:
+        return Spot.of(value, map(final_loss, cell.done))
+    dead = sum(not math.isfinite(final_loss(run)) for run in cell.done)
+    shares = Spot.of(value, [_share(run) for run in cell.done])
+    return Spot(x=value, middle=shares.middle, low=shares.low, high=shares.high, runs=shares.runs, dead=dead)
+
+
+def _share(run: Run) -> float:
+    """Learned fraction within 0 and 1; of a run that died, 0."""
+    return float(run["learned_fraction"]) if math.isfinite(final_loss(run)) else 0.0
+
+
+def losses_of(done: Iterable[Run]) -> Losses | None:
+    """The reference losses of done runs of one task; None where there are none."""
+    run = next(iter(done), None)
+    return None if run is None else Losses(**{name: run[name] for name in ("floor", "guess", "bigram")})
+
+
+def line_sensitivity(along: Sequence[Cell]) -> float | None:
+    """Mean over seeds of the sensitivity over all values; None where a run is not done, or seeds differ."""
+    by_seed = [{run["seed"]: run for run in cell.done} for cell in along]
+    seeds = set(by_seed[0])
+    if not seeds or len(along) < 2 or any(set(found) != seeds for found in by_seed):
+        return None
+    if any(len(cell.done) < len(cell.runs) for cell in along):
+        return None
+    return statistics.fmean(
+        sensitivity([final_loss(found[seed]) for found in by_seed], [found[seed]["init_val_loss"] for found in by_seed])
+        for seed in sorted(seeds)
+    )
+
+
+def outcome_map(source: Source, choice: Choice) -> Map:
+    """Outcomes over two axes. What has no place in the figure is pooled, and told.
+
+    Raises UserError where an axis does not vary, or where fewer than two do.
+    """
+    x, y = _axes(source, choice)
+    facets = _checked_facets(source, choice, (x, y))
+    others = [key for key in source.varying if key not in (x, y)]
+    if facets is None:
+        facets = _map_facets(source, others)
+    squares: dict[tuple[Value, ...], dict[str, Run]] = {}
+    for cell in source.cells():
+        where = (*(cell.values[key] for key in facets), cell.values[x], cell.values[y])
+        squares.setdefault(where, {}).update({run["run_id"]: run for run in cell.runs})
+    names = {key: names_axis(key, source.values(key)) for key in (x, y)}
+    items = [
+        (texts_of([dict(zip(facets, where, strict=False))], facets), (where[-2:], list(runs.values())))
+        for where, runs in squares.items()
+    ]
+    layout = place([(texts, item) for texts, item in items], facets) if facets else None
+    panelled = [(one.panel, one.item) for one in layout.placed] if layout else [("", item) for _, item in items]
+    pooled = [key for key in others if key not in facets]
+    notes = (f"each square is over {listed(pooled)} as well",) if pooled else ()
+    return Map(
+        title=source.title,
+        x=names[x],
+        y=names[y],
+        squares=[_square(panel, (x, y), place, runs) for panel, (place, runs) in panelled],
+        by_fraction=choice.by_fraction,
+        columns=layout.columns if layout else None,
+        notes=(*notes, *omitted_note(layout.omitted if layout else 0, len(items), "square")),
+    )
+
+
+def _axes(source: Source, choice: Choice) -> tuple[str, str]:
+    """As asked; else depth and lr, or the axes with the most values, that with more numbers along x."""
+    asked = [check_axis(source, option, key) for option, key in (("--x", choice.x), ("--y", choice.y)) if key]
+    if len(asked) == 2 and asked[0] == asked[1]:
+        raise UserError(f"--x and --y are both {asked[0]}: choose two axes")
+    free = [key for key in source.varying if key not in (*asked, *(choice.facets or ()), LABEL)]
+    if len(asked) + len(free) < 2:
+        raise UserError(f"a map needs two axes that vary: {listed(source.varying) or 'none'} does")
+    ranked = sorted(free, key=lambda key: (key != "lr", key != "depth", not _numeric(source, key)))
+    y = choice.y or ranked.pop(0)
+    x = choice.x or next(key for key in ranked if key != y)
+    return x, y
+
+
+def _numeric(source: Source, key: str) -> bool:
+    return all(is_number(value) for value in source.values(key))
+
+
+def _map_facets(source: Source, others: Sequence[str]) -> tuple[str, ...]:
+    """As many of the other axes as panels allow, the label first, then those with few values."""
+    chosen: list[str] = []
+    panels = 1
+    for key in sorted(others, key=lambda key: (key != LABEL, len(source.values(key)))):
+        count = len(source.values(key))
+        if key == LABEL or (panels * count <= PANELS and len(chosen) < 2):
+            chosen.append(key)
+            panels *= count
+    return tuple(key for key in others if key in chosen)
+
+
+def _square(panel: str, keys: tuple[str, str], values: Sequence[Value], runs: Sequence[Run]) -> Square:
+    texts = texts_of([dict(zip(keys, values, strict=True))], keys)
+    done = [run for run in runs if run["status"] == Status.DONE]
+    return Square(
+        panel=panel,
+        x=texts[keys[0]],
+        y=texts[keys[1]],
+        counts=Counter(map(_word, runs)),
+        fraction=statistics.median(_share(run) for run in done) if done else None,
+    )
+
+
+def _word(run: Mapping[str, object]) -> str:
+    """The outcome of a done run; of any other, its status, with an interrupted one pending."""
+    if run["status"] == Status.DONE:
+        return str(run["outcome"])
+    return PENDING if run["status"] == Status.INTERRUPTED else str(run["status"])

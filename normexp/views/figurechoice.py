@@ -1,0 +1,137 @@
+"""What a figure is asked to show of a sweep: axes, facets, and which runs; checked against what varies."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from normexp.errors import UserError
+from normexp.keys import Value
+from normexp.plan import Plan, Point
+from normexp.record import RunRecord, Traces
+from normexp.run import KEYS
+from normexp.views.labels import listed, plural, value_text
+from normexp.views.panels import Texts
+from normexp.views.summary import Cell, cells
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LABEL, SEED = "label", "seed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A sweep as far as it has come. `traces` reads those of a run."""
+
+    plan: Plan
+    records: Mapping[str, RunRecord]
+    runs: pd.DataFrame
+    traces: Callable[[str], Traces]
+
+    @property
+    def title(self) -> str:
+        """That of the sweep, or its name."""
+        return self.plan.title or self.plan.name
+
+    @property
+    def varying(self) -> tuple[str, ...]:
+        """The axes with several values, seed apart, and the label where there are several."""
+        labels = (LABEL,) if len({point.label for point in self.plan.points}) > 1 else ()
+        return labels + tuple(axis for axis in self.plan.axes if axis != SEED and len(self.values(axis)) > 1)
+
+    def values(self, key: str) -> list[Value]:
+        """Distinct values of an axis, of any key or of the label, in the order of the points."""
+        return list(dict.fromkeys(value_of(point, key) for point in self.plan.points))
+
+    def only(self, filters: Mapping[str, Sequence[Value]]) -> Source:
+        """The points that have one of the values for each key. Raises UserError where there are none."""
+        points = tuple(
+            point
+            for point in self.plan.points
+            if all(value_of(point, key) in values for key, values in filters.items())
+        )
+        if not points:
+            told = [f"{key} is {_told(key, self.values(key))}" for key in filters]
+            raise UserError(f"--only leaves no run: {'; '.join(told)}")
+        return replace(self, plan=replace(self.plan, points=points))
+
+    def cells(self) -> list[Cell]:
+        """The cells, in order; those that the same runs answer are one, the first, with `post/pre` in `texts_of`."""
+        return cells(self.plan, self.runs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What was asked for; None and empty: as the figure sees fit. `facets` None is not asked, () is one panel."""
+
+    x: str | None = None
+    y: str | None = None
+    facets: tuple[str, ...] | None = None
+    by_fraction: bool = False
+
+
+def value_of(point: Point, key: str) -> Value:
+    """A point's label, its value of an axis as asked, or of any other key as its run has it."""
+    if key == LABEL:
+        return point.label
+    return point.values[key] if key in point.values else point.config.to_dict()[key]
+
+
+def read_only(texts: Sequence[str]) -> dict[str, list[Value]]:
+    """`key=value` or `key=value,value`, each key's values. Raises UserError, all complaints at once."""
+    found: dict[str, list[Value]] = {}
+    complaints = []
+    for text in texts:
+        key, equals, values = text.partition("=")
+        if not equals or not values:
+            complaints.append(f"--only {text}: write --only key=value")
+        elif key != LABEL and key not in KEYS:
+            complaints.append(f"--only {text}: {key} is no key: {_near(key, [LABEL, *KEYS])}")
+        elif key == LABEL:
+            found.setdefault(key, []).append(values)
+        else:
+            for value in values.split(","):
+                try:
+                    found.setdefault(key, []).append(KEYS[key].parse(value))
+                except ValueError as fault:
+                    complaints.append(f"--only {text}: {fault}")
+    if complaints:
+        raise UserError(*complaints)
+    return found
+
+
+def check_axis(source: Source, option: str, key: str) -> str:
+    """The key, if it varies in the sweep. Raises UserError that tells what does."""
+    varying = source.varying
+    there = f"what varies is {listed(varying)}" if varying else "nothing but the seed varies in it"
+    if key in varying:
+        return key
+    if key == SEED:
+        raise UserError(f"{option} seed: a figure is over seeds: {there}")
+    if key in KEYS or key == LABEL:
+        (value,) = source.values(key)
+        only = f"is {value_text(key, value)}" if value != "" else "is empty"
+        raise UserError(f"{option} {key}: it {only} in every run that the figure is of: {there}")
+    raise UserError(f"{option} {key}: no such axis: {_near(key, varying) if varying else there}")
+
+
+def texts_of(key_values: Sequence[Mapping[str, Value]], keys: Sequence[str]) -> Texts:
+    """The texts of these keys; of several points that are answered together, each value once: `post/pre`."""
+    return {key: "/".join(dict.fromkeys(value_text(key, values[key]) for values in key_values)) for key in keys}
+
+
+def omitted_note(count: int, total: int, noun: str) -> tuple[str, ...]:
+    """A note where lines or panels had no place."""
+    return (f"{count} of {plural(total, noun)} not drawn",) if count else ()
+
+
+def _told(key: str, values: Sequence[Value]) -> str:
+    return ", ".join(value_text(key, value) for value in values[:8]) + (" ..." if len(values) > 8 else "")
+
+
+def _near(word: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(word, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"there are {listed(list(known))}"

@@ -1,0 +1,93 @@
+"""Activation and gradient by layer, as a figure shows them: before training and when last measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
+
+from normexp.errors import UserError
+from normexp.record import SignalRow, Traces
+from normexp.views.chart import LINEAR, LOG, Axis, Chart, Line, Spot
+from normexp.views.figurechoice import Choice, Source, check_axis, omitted_note, texts_of
+from normexp.views.panels import Placed, Texts, place
+from normexp.views.summary import Cell
+
+QUANTITIES = {
+    ("rms", "stream"): Axis(key="rms", label="activation RMS", scale=LOG),
+    ("grad_norm", "ffn"): Axis(key="grad_norm", label="gradient norm of the FFN", scale=LOG),
+}
+"""Quantity and part, and the axis that they stand on."""
+BEFORE, LAST = "before training", "last measured"
+MOMENTS = (BEFORE, LAST)
+FACETS = 3
+"""Values of facets at most: each takes a row of four panels."""
+
+Sizes = dict[int, float]
+
+
+def signal(source: Source, choice: Choice) -> Chart:
+    """A line a cell in each panel of a quantity and a moment; medians over seeds, not finite ones as infinite.
+
+    Raises UserError where a facet does not vary, or where no layer was measured.
+    """
+    for key in choice.facets or ():
+        check_axis(source, "--facet", key)
+    items = list(_items(source))
+    layout = place(items, choice.facets, panels=FACETS)
+    facets = list(dict.fromkeys(one.panel for one in layout.placed))
+    measured = [(one, [source.traces(run["run_id"]) for run in one.item.done]) for one in layout.placed]
+    lines: list[Line] = []
+    axes: dict[str, Axis] = {}
+    for facet, (of, axis), moment in product(facets, QUANTITIES.items(), MOMENTS):
+        panel = ": ".join(filter(None, (facet, moment)))
+        panel = f"{axis.label}, {panel}" if len(facets) == 1 else f"{panel} ({axis.key})"
+        found = [_line(one, panel, traces, of, moment) for one, traces in measured if one.panel == facet]
+        if found := [line for line in found if line.spots]:
+            axes[panel] = axis
+            lines += found
+    if not lines:
+        raise UserError("no layer of these runs was measured: a run measures them where it evaluates")
+    dead = any(traces.death_layers for _, found in measured for traces in found)
+    told = ("last measured: of a run that died, at its last step",) if dead else ()
+    return Chart(
+        title=source.title,
+        x=Axis(key="layer", label="layer", scale=LINEAR),
+        y=QUANTITIES["rms", "stream"],
+        lines=lines,
+        axes=axes,
+        columns=len(MOMENTS) if len(facets) == 1 else len(QUANTITIES) * len(MOMENTS),
+        notes=(*told, *omitted_note(layout.omitted, len(items), "line")),
+    )
+
+
+def _items(source: Source) -> Iterator[tuple[Texts, Cell]]:
+    same: dict[tuple[str, ...], list[Cell]] = {}
+    for cell in source.cells():
+        if cell.done:
+            same.setdefault(tuple(run["run_id"] for run in cell.runs), []).append(cell)
+    for twins in same.values():
+        yield texts_of([cell.values for cell in twins], source.varying), twins[0]
+
+
+def _line(one: Placed[Cell], panel: str, read: Sequence[Traces], of: tuple[str, str], moment: str) -> Line:
+    sizes = [found for traces in read if (found := _sizes(traces, of, moment))]
+    layers = sorted({layer for found in sizes for layer in found})
+    spots = [Spot.of(layer, [found[layer] for found in sizes if layer in found]) for layer in layers]
+    return Line(panel=panel, label=one.label, keys=one.keys, spots=spots)
+
+
+def _sizes(traces: Traces, of: tuple[str, str], moment: str) -> Sizes:
+    """Of one run by layer; empty where it was not measured."""
+    evaluated = _by_step(traces.layers, of)
+    if moment == BEFORE:
+        return evaluated.get(0, {})
+    later = {**{step: sizes for step, sizes in evaluated.items() if step}, **_by_step(traces.death_layers, of)}
+    return later[max(later)] if later else {}
+
+
+def _by_step(rows: Iterable[SignalRow], of: tuple[str, str]) -> Mapping[int, Sizes]:
+    found: dict[int, Sizes] = {}
+    for row in rows:
+        if (row.quantity, row.part) == of:
+            found.setdefault(row.step, {})[row.layer] = row.value
+    return found

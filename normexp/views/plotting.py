@@ -1,0 +1,141 @@
+"""Figures of a sweep on request: what is asked, checked; drawn and written with their data beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from normexp.errors import UserError
+from normexp.keys import Value
+from normexp.record import Traces
+from normexp.results.atomic import make_folder, write_atomically
+from normexp.results.store import FIGURES, Store
+from normexp.views import tables
+from normexp.views.chart import Chart, Map
+from normexp.views.figurechoice import Choice, Source, read_only
+from normexp.views.figurekinds import KINDS, compute, fitting, kind_of
+from normexp.views.look import THEMES, WIDTHS, Look, Theme, Width
+
+FORMATS = ("svg", "png")
+COLORS = ("outcome", "fraction")
+NO_FACET = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What was asked for: a kind or None for those that fit, what it shows, how it looks, and where it goes."""
+
+    kind: str | None
+    choice: Choice
+    only: dict[str, list[Value]]
+    themes: Sequence[Theme]
+    formats: Sequence[str]
+    width: Width
+    to: Path | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """The files written, and what the reader should know of them."""
+
+    paths: Sequence[Path]
+    warnings: Sequence[str]
+
+
+def read(
+    *,
+    kind: str | None = None,
+    x: str | None = None,
+    y: str | None = None,
+    facets: Sequence[str] | None = None,
+    color: str = "outcome",
+    only: Sequence[str] = (),
+    themes: str = "light",
+    formats: str = "svg,png",
+    width: str = "full",
+    to: Path | None = None,
+) -> Request:
+    """A request from words as a user writes them. Raises UserError that says what there is."""
+    if kind is not None:
+        kind_of(kind)
+    complaints: list[str] = []
+    chosen = [_one_of("--theme", word, THEMES, complaints) for word in themes.split(",")]
+    suffixes = [_one_of("--format", word, FORMATS, complaints) for word in formats.split(",")]
+    (wide,) = (_one_of("--width", word, WIDTHS, complaints) for word in (width,))
+    _one_of("--color", color, COLORS, complaints)
+    if kind is None and (x or y or facets or color != COLORS[0]):
+        complaints.append(f"--x, --y, --facet and --color are of one figure: choose it with --kind {'|'.join(KINDS)}")
+    if complaints:
+        raise UserError(*complaints)
+    named = None if not facets else tuple(key for text in facets for key in text.split(",") if key != NO_FACET)
+    return Request(
+        kind=kind,
+        choice=Choice(x=x, y=y, facets=named, by_fraction=color == "fraction"),
+        only=read_only(only),
+        themes=[THEMES[word] for word in chosen],
+        formats=list(dict.fromkeys(suffixes)),
+        width=WIDTHS[wide],
+        to=to,
+    )
+
+
+def _one_of(option: str, word: str, known: Sequence[str] | dict[str, Theme] | dict[str, Width], told: list[str]) -> str:
+    if word not in known:
+        told.append(f"{option} {word}: write one of {', '.join(known)}")
+    return word
+
+
+def plot(store: Store, request: Request) -> Drawn:
+    """Draw and write what is asked for. Raises UserError, StorageError."""
+    from normexp.views.figures import draw, render
+
+    source = source_of(store)
+    if request.only:
+        source = source.only(request.only)
+    paths: list[Path] = []
+    warnings = list(store.warnings)
+    for file, made in _figures(source, request):
+        folder, stem = _target(store, request, file)
+        make_folder(folder)
+        write_atomically(folder / f"{stem}.csv", tables.to_csv(made.data))
+        paths.append(folder / f"{stem}.csv")
+        for theme in request.themes:
+            look = Look(theme=theme, width=request.width)
+            name = stem if len(request.themes) == 1 else f"{stem}-{theme.name}"
+            for suffix, content in render(draw(made, look), request.formats, dpi=request.width.dpi).items():
+                write_atomically(folder / f"{name}.{suffix}", content)
+                paths.append(folder / f"{name}.{suffix}")
+        warnings += [f"{stem}: {note}: choose with --only or --facet" for note in made.notes if "not drawn" in note]
+    return Drawn(paths=paths, warnings=warnings)
+
+
+def _figures(source: Source, request: Request) -> Iterator[tuple[str, Chart | Map]]:
+    if request.kind is not None:
+        yield KINDS[request.kind].file, compute(request.kind, source, request.choice)
+    else:
+        yield from ((kind.file, made) for _, kind, made in fitting(source))
+
+
+def _target(store: Store, request: Request, file: str) -> tuple[Path, str]:
+    """Folder and stem; a path with the suffix of a picture names one figure's file."""
+    if request.to is None:
+        return store.folder / FIGURES, file
+    if request.to.suffix.removeprefix(".") in FORMATS and request.kind is not None:
+        return request.to.parent, request.to.stem
+    return request.to, file
+
+
+def source_of(store: Store) -> Source:
+    """A folder as it is now; the traces of a run whose files are broken are empty. Raises UserError."""
+    plan, records = store.read_plan(), store.records()
+    return Source(
+        plan=plan, records=records, runs=tables.runs(plan, records), traces=lambda run_id: _traces(store, run_id)
+    )
+
+
+def _traces(store: Store, run_id: str) -> Traces:
+    try:
+        return store.traces(run_id)
+    except UserError:
+        return Traces(curve=())
