@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from normexp.errors import UserError
+from normexp.keys import Key
 from normexp.plan import Pivot, Plan, Published
 from normexp.record import (
     CurveRow,
@@ -31,11 +32,12 @@ from normexp.record import (
     RunRecord,
     SignalRow,
     Status,
+    Traces,
     Verdict,
 )
 from normexp.results import codec
 from normexp.results.store import StorageError, Store
-from normexp.run import RunConfig
+from normexp.run import KEYS, RunConfig
 from normexp.views import report
 
 ANY_FLOAT = st.floats(allow_nan=True, allow_infinity=True)
@@ -75,6 +77,7 @@ def refuse(constant: str) -> float:
     raise AssertionError(f"{constant} is not JSON")
 
 
+COUNT = st.integers(0, 2**40)
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 DEATHS = st.builds(Death, step=st.integers(1, 99), kind=TEXT, where=TEXT, tensor=TEXT, layer=st.integers(0, 99))
 
@@ -150,6 +153,50 @@ def test_a_curve_comes_back_from_csv(curve: list[CurveRow]) -> None:
 )
 def test_layers_come_back_from_csv(rows: list[SignalRow]) -> None:
     assert same(codec.signal_from_csv(codec.signal_to_csv(rows)), rows)
+
+
+def values_of(key: Key) -> st.SearchStrategy[object]:
+    if key.choices is not None:
+        return st.sampled_from(key.choices())
+    if key.kind is bool:
+        return st.booleans()
+    if key.kind is int:
+        return st.integers(int(key.low), int(min(key.high, 2**63 - 1)))
+    bounds = {"exclude_min": key.low_open, "exclude_max": key.high_open}
+    return st.floats(key.low, min(key.high, 1e300), allow_nan=False, **bounds)
+
+
+@st.composite
+def any_configs(draw: st.DrawFn) -> RunConfig:
+    names = draw(st.lists(st.sampled_from([*KEYS]), max_size=6, unique=True))
+    try:
+        return RunConfig(**{name: draw(values_of(KEYS[name])) for name in names})
+    except ValueError:  # values that clash
+        return RunConfig()
+
+
+CURVES = st.lists(
+    st.builds(CurveRow, step=st.integers(0, 9), **dict.fromkeys(codec.CURVE[1:], st.none() | ANY_FLOAT)), max_size=3
+)
+ROWS = st.lists(st.builds(SignalRow, step=COUNT, layer=COUNT, part=WORD, quantity=WORD, value=ANY_FLOAT), max_size=3)
+TRACES = st.builds(Traces, curve=CURVES, layers=ROWS, death_layers=ROWS)
+
+
+@settings(deadline=None, max_examples=40)
+@given(RECORDS, any_configs(), st.none() | TRACES, st.none() | st.text())
+def test_any_record_comes_back_from_its_folder(
+    shelf: tuple[Store, dict[Path, str]], record: RunRecord, config: RunConfig, traces: Traces | None, log: str | None
+) -> None:
+    store = Store(shelf[0].folder.parent / "any")
+    record = replace(record, config=config, traces=traces, log=log)
+    store.write(record)
+    whole = replace(
+        record,
+        traces=traces or Traces(curve=[], layers=[], death_layers=[]),
+        log=(record.error or "") if log is None else log,
+    )
+    assert same(store.read(record.run_id), whole)
+    assert store.warnings == []
 
 
 def test_numpy_numbers_are_written_as_plain_ones() -> None:

@@ -54,6 +54,16 @@ def test_counts_add_up_whatever_happened(ends: list[str]) -> None:
     assert (summary["planned"] == summary["done"] + summary["failed"] + summary["pending"]).all()
     assert (summary["done"] == summary[OUTCOMES].sum(axis=1)).all()
     assert summary["planned"].sum() == 12
+    assert (summary["median_val_loss"].isna() == (summary["done"] == 0)).all(), "the dead are infinite, not missing"
+    alive = summary["learned"] + summary["plateau"]
+    assert (summary["mean_val_loss"].isna() == (alive == 0)).all()
+    assert (summary["std_val_loss"].isna() == (alive < 2)).all()
+    assert (summary["first_dead_step"].isna() == (summary["nonfinite"] == 0)).all()
+    for cell in cells(plan, runs):
+        text = cell_text(cell)
+        told = [int(count) for count in re.findall(r"(\d+) of 3\b", text)] + [3] * text.count("(3)")
+        assert sum(told) == 3, "each run is told once"
+        assert ("nan" in text) == any(run["kind"] == "nan" for run in cell.runs)
     statuses = [str(status) for status in runs["status"]]
     assert summary["failed"].sum() == sum(status in {"failed", "killed", "timeout"} for status in statuses)
     assert summary["pending"].sum() == sum(status in {"pending", "interrupted"} for status in statuses)
