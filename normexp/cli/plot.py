@@ -34,7 +34,7 @@ def plot(
     ] = None,
     plugin: common.Plugins = None,
 ) -> None:
-    """Draw a sweep: losses, sensitivity to the learning rate, outcomes over two axes, layers; the data beside as CSV."""
+    """Draw a sweep: losses, sensitivity to the learning rate, outcomes over two axes, layers; with the data as CSV."""
     from normexp.cli.show import say, show
     from normexp.results.store import Store
     from normexp.views import plotting

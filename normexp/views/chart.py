@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LINEAR, LOG, LOSS, SHARE, NAMES = "linear", "log", "loss", "share", "names"
-"""Scales of an axis: `loss` is linear up to a bend above the guess, `share` from 0 to 1, `names` has words as places."""
+"""Scales of an axis: `loss` is linear up to a bend above the guess, `share` goes from 0 to 1, `names` has words."""
 TRAINING = "training"
 """The series that is drawn thin, behind the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """`key` names it in data, `label` in the figure, with its unit. `names`: the words of a scale of names, in order."""
+    """`key` names it in data, `label` in the figure, with its unit. `names`: those of a scale of names, in order."""
 
     key: str
     label: str
