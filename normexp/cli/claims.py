@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -43,6 +44,7 @@ def claims(
     ] = False,
     jobs: common.Jobs = None,
     executor: common.Executor = "processes",
+    json: common.Json = False,
     plugin: common.Plugins = None,
 ) -> None:
     """Each claim of a text with its verdict: from stored runs, a calculation made now, or its source.
@@ -53,6 +55,7 @@ def claims(
     from normexp.claims import trial
     from normexp.claims.evidence import QUICK_SCALE
     from normexp.claims.files import choose
+    from normexp.cli.jsonout import show_json
     from normexp.cli.show import show
     from normexp.errors import EXIT_VERDICT_DIFFERS, UserError
     from normexp.views import claims as view
@@ -66,14 +69,18 @@ def claims(
         raise UserError("--report: the report is of all claims of a file: leave out the ids")
     folder = out or Path("results") / (file.name if shortened == 1.0 else f"{file.name}-quick")
     _restore(folder)
-    failed = _run(file, chosen, folder, shortened, common.jobs_or_default(jobs), executor, one) if run else 0
-    verdicts = trial.judged(file, chosen, folder, scale=shortened)
-    if one:
+    aside = redirect_stdout(sys.stderr) if json else nullcontext()
+    with aside:
+        failed = _run(file, chosen, folder, shortened, common.jobs_or_default(jobs), executor, one) if run else 0
+        verdicts = trial.judged(file, chosen, folder, scale=shortened)
+        if not one and (report or (run and len(chosen) == len(file.claims))):
+            _report(file, verdicts, folder, shortened, redraw=not run)
+    if json:
+        show_json(view.as_data(file, verdicts))
+    elif one:
         show(view.detail(verdicts[0], trial.commands(file, verdicts[0].claim, folder, shortened)))
     else:
         show(view.listing(verdicts, file.title))
-        if report or (run and len(chosen) == len(file.claims)):
-            _report(file, verdicts, folder, shortened, redraw=not run)
     differs = any(verdict.differs for verdict in verdicts)
     raise typer.Exit(failed or (EXIT_VERDICT_DIFFERS if differs else 0))
 

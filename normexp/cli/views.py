@@ -10,14 +10,23 @@ import typer
 from normexp.cli import options as common
 
 
-def list_sweeps(out: common.Out = common.OUT, plugin: common.Plugins = None) -> None:
+def list_sweeps(out: common.Out = common.OUT, json: common.Json = False, plugin: common.Plugins = None) -> None:
     """The sweeps under the results folder, and how far each has come."""
+    from normexp.cli.jsonout import show_json
     from normexp.cli.show import show
     from normexp.results import library
     from normexp.views.console import Uncut
     from normexp.views.pivot import TextTable
 
-    rows = [(shelf.folder, f"{shelf.ended}/{shelf.runs}", shelf.told) for shelf in library.shelves(out)]
+    shelves = library.shelves(out)
+    if json:
+        found = [
+            {"sweep": s.folder, "runs": s.runs, "ended": s.ended, "results": s.results, "fault": s.fault or None}
+            for s in shelves
+        ]
+        show_json({"schema": 1, "out": str(out), "sweeps": found})
+        return
+    rows = [(shelf.folder, f"{shelf.ended}/{shelf.runs}", shelf.told) for shelf in shelves]
     if rows:
         show(Uncut(TextTable(title="", header=("sweep", "ended", "results"), rows=tuple(rows))))
     else:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from normexp.errors import UserError
@@ -18,12 +18,19 @@ MOST_IDS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shelf:
-    """One sweep in a line: how many of its runs have ended and how, or why it cannot be read."""
+    """One sweep in a line: how many of its runs have ended and how, or the fault for which it cannot be read."""
 
     folder: str
     runs: int = 0
     ended: int = 0
-    told: str
+    results: Mapping[str, int] = field(default_factory=dict)
+    fault: str = ""
+
+    @property
+    def told(self) -> str:
+        """The results, most frequent first; or the fault."""
+        counted = ", ".join(f"{count} {word}" for word, count in self.results.items())
+        return f"cannot be read: {self.fault}" if self.fault else counted
 
 
 def sweeps(out: Path) -> Iterator[Store]:
@@ -73,10 +80,9 @@ def _shelf(store: Store) -> Shelf:
     try:
         plan, records = store.read_plan(), store.records()
     except UserError as fault:
-        return Shelf(folder=name, ended=len(store.ended()), told=f"cannot be read: {fault.complaints[0]}")
+        return Shelf(folder=name, ended=len(store.ended()), fault=fault.complaints[0])
     counts = Counter(record.result_word for record in records.values())
-    told = ", ".join(f"{count} {word}" for word, count in counts.most_common())
-    return Shelf(folder=name, runs=len(plan.configs), ended=len(records), told=told)
+    return Shelf(folder=name, runs=len(plan.configs), ended=len(records), results=dict(counts.most_common()))
 
 
 def find(out: Path, name: str) -> tuple[Store, RunRecord]:

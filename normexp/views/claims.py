@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType
@@ -11,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from normexp.claims.checks import CHECKS
-from normexp.claims.claim import Finding, Kind, Word
+from normexp.claims.claim import ClaimFile, Finding, Kind, Word
 from normexp.claims.computed import COMPUTED
 from normexp.claims.measures import MEASURES, OF_ROW
 from normexp.claims.verdict import Verdict
@@ -93,6 +94,21 @@ def detail(verdict: Verdict, commands: Sequence[str]) -> RenderableType:
         parts.append(Uncut(TextTable(title="Runs", header=("run", "setting"), rows=rows)))
     parts += [Encodable("Repeat it:"), *commands] if commands else []
     return Group(*(Encodable(part, soft=True) if isinstance(part, str) else part for part in parts))
+
+
+def as_data(file: ClaimFile, verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """What `normexp claims --json` prints."""
+    counts = Counter(str(verdict.word) for verdict in verdicts)
+    claims = [_claim_data(verdict) for verdict in verdicts]
+    return {"schema": 1, "file": str(file.path), "title": file.title, "verdicts": dict(counts), "claims": claims}
+
+
+def _claim_data(verdict: Verdict) -> dict[str, Any]:
+    claim = verdict.claim
+    told = {name: getattr(claim, name) for name in ("id", "section", "kind", "text", "stated")}
+    judged = {"verdict": verdict.word, "when": verdict.when, "quick": verdict.quick and claim.kind is Kind.SWEEP}
+    expected = {"expected": claim.expected, "differs": verdict.differs}
+    return told | judged | expected | {"findings": verdict.findings, "citation": claim.citation, "note": claim.note}
 
 
 def vocabulary() -> RenderableType:
