@@ -73,14 +73,15 @@ def claims(
     with aside:
         failed = _run(file, chosen, folder, shortened, common.jobs_or_default(jobs), executor, one) if run else 0
         verdicts = trial.judged(file, chosen, folder, scale=shortened)
-        if not one and (report or (run and len(chosen) == len(file.claims))):
-            _report(file, verdicts, folder, shortened, redraw=not run)
     if json:
         show_json(view.as_data(file, verdicts))
     elif one:
         show(view.detail(verdicts[0], trial.commands(file, verdicts[0].claim, folder, shortened)))
     else:
         show(view.listing(verdicts, file.title))
+    if not one and (report or (run and len(chosen) == len(file.claims))):
+        with aside:
+            _report(file, verdicts, folder, shortened, redraw=not run)
     differs = any(verdict.differs for verdict in verdicts)
     raise typer.Exit(failed or (EXIT_VERDICT_DIFFERS if differs else 0))
 
