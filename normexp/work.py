@@ -24,6 +24,7 @@ class Options:
     out: Path
     jobs: int
     executor: str = "processes"
+    scheduler: str | None = None
     timeout_seconds: float | None = None
     force: bool = False
     retry_failed: bool = False

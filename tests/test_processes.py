@@ -16,9 +16,8 @@ from pathlib import Path
 
 import pytest
 import workloads
-from workloads import BAD, tiny
+from workloads import tiny
 
-from normexp.errors import UserError
 from normexp.execute import launch
 from normexp.execute.events import Event, Finished, Progress, Started
 from normexp.execute.inline import inline
@@ -34,45 +33,10 @@ def records(events: Iterator[Event]) -> dict[int, RunRecord]:
     return {event.record.config.seed: event.record for event in events if isinstance(event, Finished)}
 
 
-@pytest.mark.parametrize(
-    ("fault", "status", "error"),
-    [
-        ("sigkill", Status.KILLED, "killed by signal 9 (SIGKILL), perhaps out of memory"),
-        ("segfault", Status.KILLED, "killed by signal 11 (SIGSEGV)"),
-        ("exit 0", Status.FAILED, "ended by itself with exit code 0"),
-        ("exit 3", Status.FAILED, "ended by itself with exit code 3"),
-        ("sys.exit", Status.FAILED, "ended by itself with exit code 4"),
-        ("garble", Status.FAILED, "its process sent what is no message of this run: b'not a message"),
-    ],
-)
-def test_a_lost_worker_costs_its_own_run(fault: str, status: Status, error: str) -> None:
-    done = records(processes([tiny(seed) for seed in range(6)], jobs=2, work=partial(workloads.one_bad, fault)))
-    assert len(done) == 6
-    bad = done.pop(BAD)
-    assert bad.status is status
-    assert bad.error is not None
-    assert bad.error.startswith(error)
-    assert all(record.status is Status.DONE for record in done.values())
-    if fault == "segfault":
-        assert "Segmentation fault" in (bad.log or "")
-        assert "in one_bad" in (bad.log or "")
-
-
 def test_a_worker_of_30_layers_stays_under_600_mebibytes() -> None:
     (record,) = records(processes([RunConfig(depth=30, steps=2)], jobs=1, work=workloads.measured)).values()
     assert record.status is Status.DONE
     assert 100 < int(record.log or 0) / 1024 < 600
-
-
-def test_a_run_over_its_time_is_killed_and_its_log_tells_where_it_stood() -> None:
-    start = time.monotonic()
-    work = partial(workloads.one_bad, "hang")
-    done = records(processes([tiny(seed) for seed in range(4)], jobs=2, timeout_seconds=1.0, work=work))
-    assert 1 < time.monotonic() - start < 10
-    bad = done.pop(BAD)
-    assert (bad.status, bad.error) == (Status.TIMEOUT, "not done after 1 seconds")
-    assert "in one_bad" in (bad.log or "")
-    assert [record.status for record in done.values()] == [Status.DONE] * 3
 
 
 def test_a_run_over_its_time_that_is_deaf_to_sigterm_is_killed() -> None:
@@ -217,15 +181,6 @@ def test_spawned_processes_where_there_is_no_fork_server(monkeypatch: pytest.Mon
     done = records(processes([tiny(seed) for seed in range(2)], jobs=2, work=partial(workloads.one_bad, "exit 3")))
     assert done[0].status is Status.DONE
     assert done[1].error == "ended by itself with exit code 3"
-
-
-def test_work_that_a_worker_cannot_import_is_refused() -> None:
-    with pytest.raises(ValueError, match="define it at the top of a module"):
-        list(processes([tiny(0)], jobs=1, work=lambda config, report: workloads.quick(config, report)))
-    with pytest.raises(ValueError, match="jobs must be at least 1"):
-        list(processes([tiny(0)], jobs=0))
-    with pytest.raises(UserError, match="use the executor processes"):
-        list(inline([tiny(0)], jobs=1, timeout_seconds=1.0))
 
 
 def test_inline_gives_the_caller_its_threads_back() -> None:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from normexp.execute import worker
@@ -51,6 +52,13 @@ def paced(config: RunConfig, report: worker.Report) -> RunRecord:
     return RunRecord(config=config, status=Status.DONE, log=str(os.getpid()))
 
 
+def told(path: str, config: RunConfig, report: worker.Report) -> RunRecord:
+    """`paced`, and a line in a file when it starts."""
+    with open(path, "a") as file:
+        file.write(f"{config.seed}\n")
+    return paced(config, report)
+
+
 def stubborn(config: RunConfig, report: worker.Report) -> RunRecord:
     """Deaf to SIGTERM."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -83,6 +91,15 @@ def _garble() -> None:
                 os.write(int(name), b"not a message, but long enough to be looked at")
 
 
+def _kill_dask_worker() -> None:
+    """Which is above the host that is above the fork server that is above this process."""
+    pid = os.getpid()
+    for _ in range(3):
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(pid, signal.SIGKILL)
+    time.sleep(20)
+
+
 FAULTS: Mapping[str, Callable[[], object]] = {
     "raise": _raise,
     "sigkill": partial(signal.raise_signal, signal.SIGKILL),
@@ -92,6 +109,7 @@ FAULTS: Mapping[str, Callable[[], object]] = {
     "sys.exit": partial(sys.exit, 4),
     "garble": _garble,
     "hang": partial(time.sleep, 20),
+    "kill the dask worker": _kill_dask_worker,
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -44,6 +44,7 @@ def claims(
     ] = False,
     jobs: common.Jobs = None,
     executor: common.Executor = "processes",
+    scheduler: common.Scheduler = None,
     json: common.Json = False,
     plugin: common.Plugins = None,
 ) -> None:
@@ -69,9 +70,10 @@ def claims(
         raise UserError("--report: the report is of all claims of a file: leave out the ids")
     folder = out or Path("results") / (file.name if shortened == 1.0 else f"{file.name}-quick")
     _restore(folder)
+    workers = Workers(common.jobs_or_default(jobs, scheduler), executor, scheduler)
     aside = redirect_stdout(sys.stderr) if json else nullcontext()
     with aside:
-        failed = _run(file, chosen, folder, shortened, common.jobs_or_default(jobs), executor, one) if run else 0
+        failed = _run(file, chosen, folder, shortened, workers, one) if run else 0
         verdicts = trial.judged(file, chosen, folder, scale=shortened)
     if json:
         show_json(view.as_data(file, verdicts))
@@ -111,7 +113,15 @@ def _report(file: ClaimFile, verdicts: list[Verdict], folder: Path, scale: float
     show(f"Report: {' and '.join(map(str, paths))}")
 
 
-def _run(file: ClaimFile, chosen: list[Claim], folder: Path, scale: float, jobs: int, executor: str, one: bool) -> int:
+class Workers(NamedTuple):
+    """How runs are executed, as in Options."""
+
+    jobs: int
+    executor: str
+    scheduler: str | None
+
+
+def _run(file: ClaimFile, chosen: list[Claim], folder: Path, scale: float, workers: Workers, one: bool) -> int:
     """Run the sweeps that the claims read, in the file's order; of one claim, its points alone. The exit code."""
     from normexp.claims import trial
     from normexp.claims.files import beside
@@ -123,8 +133,9 @@ def _run(file: ClaimFile, chosen: list[Claim], folder: Path, scale: float, jobs:
     for plan, only in trial.work(file, chosen, scale, alone=one):
         options = Options(
             out=folder,
-            jobs=jobs,
-            executor=executor,
+            jobs=workers.jobs,
+            executor=workers.executor,
+            scheduler=workers.scheduler,
             retry_failed=True,
             refresh=True,
             only=only,

@@ -21,7 +21,14 @@ OWN_NAMES = {"depth": "layers"}
 
 
 def _collapse(
-    setting: str, out: Path, jobs: int | None, force: bool, plain: bool, executor: str, **keys: str | None
+    setting: str,
+    out: Path,
+    jobs: int | None,
+    force: bool,
+    plain: bool,
+    executor: str,
+    scheduler: str | None,
+    **keys: str | None,
 ) -> None:
     """Train a network, three seeds, beside its LN and RMSNorm twins: does it break, when, and in which layer?
 
@@ -45,8 +52,9 @@ def _collapse(
         raise UserError(*complaints)
     options = Options(
         out=out,
-        jobs=common.jobs_or_default(jobs),
+        jobs=common.jobs_or_default(jobs, scheduler),
         executor=executor,
+        scheduler=scheduler,
         force=force,
         plain=plain,
         argv=tuple(sys.argv),
@@ -73,6 +81,7 @@ def _with_run_keys(function: Callable[..., None]) -> Callable[..., None]:
         _parameter("force", common.Force, False),
         _parameter("plain", common.Plain, False),
         _parameter("executor", common.Executor, "processes"),
+        _parameter("scheduler", common.Scheduler, None),
         _parameter("plugin", common.Plugins, None),
     ]
     for name, key in KEYS.items():

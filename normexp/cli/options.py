@@ -8,11 +8,17 @@ from typing import Annotated
 import typer
 
 OUT = Path("results")
+NO_LIMIT = 100_000
+"""As jobs: as many as the workers of a scheduler take."""
 
 Out = Annotated[Path, typer.Option("--out", help="Folder of all results.", file_okay=True)]
 Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Runs at a time; default: the processors.")]
 Timeout = Annotated[float | None, typer.Option(min=0.1, help="Seconds after which a run is given up.")]
-Executor = Annotated[str, typer.Option(help="How runs are executed: processes or inline.")]
+Executor = Annotated[str, typer.Option(help="How runs are executed: processes, inline or dask.")]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS", help="Of dask: tcp://HOST:PORT, or local for workers on this machine."),
+]
 Plain = Annotated[bool, typer.Option("--plain", help="Make every step by autograd: slower, equal up to rounding.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts on standard output, and nothing else.")]
 Force = Annotated[bool, typer.Option("--force", help="Run every point again, and take over another sweep's folder.")]
@@ -38,8 +44,9 @@ Plugins = Annotated[
 ]
 
 
-def jobs_or_default(jobs: int | None) -> int:
-    """The processors that this process may use, unless told otherwise."""
+def jobs_or_default(jobs: int | None, scheduler: str | None = None) -> int:
+    """The processors that this process may use, or with a scheduler elsewhere no limit, unless told otherwise."""
+    from normexp.execute.cluster import LOCAL
     from normexp.execute.jobs import default_jobs
 
-    return jobs or default_jobs()
+    return jobs or (default_jobs() if scheduler in (None, LOCAL) else NO_LIMIT)

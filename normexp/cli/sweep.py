@@ -52,6 +52,7 @@ def sweep(
     max_runs: Annotated[int, typer.Option(min=1, help="Refuse a larger grid.")] = 10_000,
     timeout: common.Timeout = None,
     executor: common.Executor = "processes",
+    scheduler: common.Scheduler = None,
     shard: Annotated[
         str | None,
         typer.Option(metavar="I/N", help="Run shard I of N, by run id, in a folder of its own: see normexp merge."),
@@ -72,8 +73,9 @@ def sweep(
         say(f"warning: {warning}")
     options = Options(
         out=out,
-        jobs=common.jobs_or_default(jobs),
+        jobs=common.jobs_or_default(jobs, None if dry_run else scheduler),
         executor=executor,
+        scheduler=scheduler,
         timeout_seconds=timeout,
         force=force,
         retry_failed=retry_failed,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Generator, Iterable, Mapping
 from typing import Protocol
 
-from normexp.execute import inline, processes
+from normexp.errors import UserError
+from normexp.execute import dask, inline, processes
+from normexp.execute.cluster import LOCAL
 from normexp.execute.events import Event
 from normexp.execute.worker import Work
 from normexp.run import RunConfig
@@ -20,5 +23,21 @@ class Executor(Protocol):
         """The events, as they come; configs are taken when their turn comes."""
 
 
-EXECUTORS: Mapping[str, Executor] = {"processes": processes.processes, "inline": inline.inline}
-"""By name, the default first."""
+EXECUTORS: Mapping[str, Executor] = {"processes": processes.processes, "inline": inline.inline, "dask": dask.dask}
+"""By name, the default first; dask with a scheduler and workers of its own."""
+
+
+def chosen(name: str, scheduler: str | None) -> Executor:
+    """The executor that a command asks for, with the scheduler that it is to use. Raises UserError."""
+    if name not in EXECUTORS:
+        raise UserError(f"--executor {name}: there are {', '.join(EXECUTORS)}")
+    if name != "dask":
+        if scheduler is not None:
+            raise UserError(f"--scheduler {scheduler}: only --executor dask has one")
+        return EXECUTORS[name]
+    if scheduler is None:
+        raise UserError(
+            "--executor dask: say where its scheduler is: --scheduler tcp://HOST:8786, "
+            f"or --scheduler {LOCAL} for workers on this machine"
+        )
+    return functools.partial(dask.dask, scheduler=scheduler)

@@ -29,7 +29,7 @@ def processes(
     """
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, not {jobs}")
-    pickled = _pickled(work)
+    message = pickled(work)
     launch.prepare()
     queue = iter(configs)
     running: list[RunProcess] = []
@@ -38,7 +38,7 @@ def processes(
             while len(running) < jobs and (config := next(queue, None)) is not None:
                 run = RunProcess(config, timeout_seconds)
                 running.append(run)
-                run.start(pickled)
+                run.start(message)
                 yield Started(config)
             if not running:
                 return
@@ -54,7 +54,8 @@ def processes(
         _stop(running)
 
 
-def _pickled(work: Work) -> bytes:
+def pickled(work: Work) -> bytes:
+    """As a worker gets it. Raises ValueError where that could not import it."""
     if getattr(work, "__module__", None) == "__main__":
         raise ValueError(f"{work!r} is defined in __main__, which workers do not import: move it into a module")
     try:

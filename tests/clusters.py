@@ -1,0 +1,113 @@
+"""A dask scheduler and its workers in processes of their own, on loopback."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+DASK = [sys.executable, "-m", "dask.__main__"]
+MARK = "NORMEXP_TEST_CLUSTER"
+
+
+class Cluster:
+    """`processes` finds all that were started by scheduler, workers, or with its `environment`, wherever they are."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._mark = uuid.uuid4().hex
+        path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+        self.environment = {**os.environ, MARK: self._mark, "PYTHONPATH": path}
+        self.workers: list[subprocess.Popen[bytes]] = []
+        log = self._folder / "scheduler.log"
+        arguments = ["scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
+        self.scheduler = self._start(arguments, log)
+        self.address = _wait_for(log, re.compile(r"(tcp://127\.0\.0\.1:\d+)"))
+
+    def _start(self, arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
+        with log.open("wb") as file:
+            return subprocess.Popen(
+                [*DASK, *arguments],
+                env=self.environment,
+                stdout=file,
+                stderr=file,
+                cwd=self._folder,
+                start_new_session=True,
+            )
+
+    def add_worker(self, *options: str) -> subprocess.Popen[bytes]:
+        """Start a worker of one thread, without waiting for it."""
+        arguments = ["worker", self.address, "--nthreads", "1", "--no-dashboard", *options]
+        worker = self._start(arguments, self._folder / f"worker{len(self.workers)}.log")
+        self.workers.append(worker)
+        return worker
+
+    def wait_for_workers(self, count: int | None = None) -> None:
+        """Until so many, by default all, are with the scheduler."""
+        import distributed
+
+        client_of: Any = distributed.Client
+        with client_of(self.address, set_as_default=False) as client:
+            client.wait_for_workers(len(self.workers) if count is None else count, timeout=60)
+
+    def logs(self) -> str:
+        """What all of them printed."""
+        return "\n".join(path.read_text("utf-8", "replace") for path in sorted(self._folder.glob("*.log")))
+
+    def processes(self, *words: str) -> list[int]:
+        """The living ones whose command has all the words."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                marked = f"{MARK}={self._mark}".encode() in (folder / "environ").read_bytes()
+                state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+                command = (folder / "cmdline").read_bytes().decode(errors="replace")
+            except OSError:
+                continue
+            if marked and state not in "ZX" and all(word in command for word in words):
+                found.append(int(folder.name))
+        return found
+
+    def wait_until_gone(self, *words: str, seconds: float = 5.0) -> None:
+        """Until none of `processes(*words)` is there."""
+        deadline = time.monotonic() + seconds
+        while left := self.processes(*words):
+            assert time.monotonic() < deadline, [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in left]
+            time.sleep(0.05)
+
+    def end(self) -> None:
+        """Kill all."""
+        for pid in self.processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for process in (self.scheduler, *self.workers):
+            process.wait()
+
+
+def _wait_for(log: Path, pattern: re.Pattern[str]) -> str:
+    deadline = time.monotonic() + 30
+    while (match := pattern.search(log.read_text("utf-8", "replace"))) is None:
+        assert time.monotonic() < deadline, log.read_text("utf-8", "replace")
+        time.sleep(0.05)
+    return match[1]
+
+
+@contextmanager
+def cluster(folder: Path, workers: int) -> Iterator[Cluster]:
+    """A scheduler and so many workers, which are gone at the end, with all that they started."""
+    running = Cluster(folder)
+    try:
+        for _ in range(workers):
+            running.add_worker()
+        yield running
+    finally:
+        running.end()
