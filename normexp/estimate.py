@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Sequence
 
@@ -40,7 +41,7 @@ def slowness(records: Iterable[RunRecord]) -> float | None:
     ratios = [
         record.seconds["total"] / guess(record.config, record.result.steps_done)
         for record in records
-        if record.result is not None and record.result.steps_done and record.seconds.get("total")
+        if record.result is not None and record.result.steps_done and 0 < record.seconds.get("total", 0) < math.inf
     ]
     return statistics.median(ratios) if ratios else None
 

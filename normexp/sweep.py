@@ -17,6 +17,7 @@ from normexp.execute.worker import Job
 from normexp.interrupt import Stopped, stoppable
 from normexp.plan import Plan
 from normexp.record import Losses, RunRecord, Status
+from normexp.results.atomic import below
 from normexp.results.store import StorageError, Store
 from normexp.run import RunConfig
 from normexp.views import report
@@ -94,7 +95,7 @@ def run_sweep(plan: Plan, options: Options, listener: Listener, grow: Grow = lam
     Raises UserError before anything is written where the plan or the folder cannot be used.
     """
     losses = check(plan, options)
-    store = Store(options.out / plan.folder)
+    store = Store(below(options.out, plan.folder))
     with stoppable(), store.lock():
         store.begin(plan, options.argv, force=options.force)
         work = work_of(plan, store, store.records(), options)

@@ -22,6 +22,7 @@ TOUCHES_FILES = {
     "results.lock",
     "results.weightfile",
     "results.wholeness",
+    "results.archive",
     "results.pack",
     "results.reportfiles",
     "views.tables",

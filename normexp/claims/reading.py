@@ -12,7 +12,7 @@ from normexp.claims.checks import CHECKS
 from normexp.claims.claim import Citation, Claim, ClaimFile, Kind, Word
 from normexp.claims.computed import COMPUTED
 from normexp.claims.parameters import COUNT, READERS, SWITCH, Values
-from normexp.config.sweepfile import text_of
+from normexp.config.sweepfile import LONGEST_NAME, bad_name, text_of
 from normexp.config.yamlfile import Entry, Notes, Source, is_null, nearest
 from normexp.errors import UserError
 from normexp.views.labels import plural
@@ -73,6 +73,9 @@ class _Reader:
             elif claim is not None:
                 claims[claim.id] = claim
         name = self._word(entries, "", "name") or self.path.stem
+        if wrong := bad_name(name):
+            place = entries["name"].node if "name" in entries else root
+            self.source.fault(place, "name", f"{name[:LONGEST_NAME]!r} {wrong}")
         return ClaimFile(
             name=name,
             title=self._word(entries, "", "title") or name,

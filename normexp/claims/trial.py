@@ -63,11 +63,11 @@ def work(
 def commands(file: ClaimFile, claim: Claim, out: Path, scale: float = 1.0) -> list[str]:
     """What a shell is told to make a claim's runs, or its calculation, again."""
     if claim.kind is Kind.COMPUTE:
-        return [f"normexp claims {shlex.quote(str(file.path))} {claim.id}"]
+        return [f"normexp claims {shlex.quote(str(file.path))} {shlex.quote(claim.id)}"]
     quick = "" if scale == 1.0 else f" {' '.join(QUICK_OVERRIDES)} --scale {scale:g}"
     return [
         f"normexp sweep {shlex.quote(str(file.sweeps[stem]))}{quick} --out {shlex.quote(str(out))}"
-        + "".join(f" --only {text}" for text in only)
+        + "".join(f" --only {shlex.quote(text)}" for text in only)
         for stem, plan in plans(file, claim.sweeps, scale=scale).items()
         for only in _needed(plan, [claim], scale)
     ]

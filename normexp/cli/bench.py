@@ -43,14 +43,14 @@ def bench(
     from normexp.execute.heap import keep_freed_memory
     from normexp.execute.jobs import default_jobs
     from normexp.execute.machine import load
-    from normexp.results.atomic import make_folder, write_atomically
+    from normexp.results.atomic import below, make_folder, write_atomically
     from normexp.results.store import Store
     from normexp.timing import STEP, timings
     from normexp.views import bench as view
     from normexp.views.console import Uncut
     from normexp.views.labels import plural
 
-    processors, folder = default_jobs(), out / FOLDER
+    processors, folder = default_jobs(), below(out, FOLDER)
     request = read(shapes, threads, overrides or (), processors)
     if Store(folder).exists():
         raise UserError(f"{folder} is the folder of a sweep: choose another with --out")

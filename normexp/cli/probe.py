@@ -126,7 +126,7 @@ def _alone(name: str) -> Iterator[None]:
 
 
 def _write(folder: Path, title: str, found: Sequence[Probed], shown: Sequence[Profile]) -> None:
-    from normexp.results.atomic import make_folder, write_atomically
+    from normexp.results.atomic import below, make_folder, write_atomically
     from normexp.results.lock import driver_lock
     from normexp.results.store import Store
     from normexp.views import probe as view
@@ -136,7 +136,7 @@ def _write(folder: Path, title: str, found: Sequence[Probed], shown: Sequence[Pr
     if Store(folder).exists():
         raise UserError(f"{folder} is the folder of a sweep: choose another with --out")
     images = render(draw(title, shown))
-    make_folder(folder)
+    make_folder(below(folder.parent, folder.name))
     with driver_lock(folder):
         write_atomically(folder / "probe.csv", view.to_csv(found))
         for suffix, image in images.items():

@@ -24,6 +24,8 @@ MAX_SCALE = 1000
 TOP = ("name", "title", *SECTIONS, "sweeps", "table", "published")
 """Keys at the top of a config."""
 LONGEST_NAME = 100
+RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
+"""Names of devices on Windows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +65,7 @@ def parse(text: str, *, origin: str, stem: str = "sweep", overrides: Sequence[st
     name, place = reader.name or stem, reader.name_place
     if "name" in words:
         name, place = words["name"].text, words["name"].origin
-    wrong = _bad_name(name)
+    wrong = bad_name(name)
     if wrong:
         notes.fault(f"{place}: name: {name[:LONGEST_NAME]!r} {wrong}")
     if notes.count:
@@ -104,12 +106,14 @@ def text_of(path: Path) -> str:
         raise UserError(f"{path}: cannot be read: {error}") from None
 
 
-def _bad_name(name: str) -> str:
+def bad_name(name: str) -> str:
     """What keeps a name from being a folder's name."""
     if re.search(r"[/\\\x00-\x1f\x7f]", name):
         return "must not hold a path separator or a control character: it names a folder"
     if name.startswith((".", "-")) or name != name.strip():
         return "must not start with a dot, a dash or a space: it names a folder"
+    if name.endswith(".") or RESERVED.fullmatch(name):
+        return "cannot name a folder on every system: write another"
     if len(name) > LONGEST_NAME or len(name.encode(errors="replace")) > 1.5 * LONGEST_NAME:
         return f"is longer than {LONGEST_NAME} characters: it names a folder"
     return ""

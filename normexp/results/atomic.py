@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -14,6 +15,10 @@ SUFFIX = ".tmp"
 
 class StorageError(UserError):
     """The disk would not take a file: full, read-only, gone. Names the path and the reason."""
+
+
+class NotFollowed(UserError):
+    """A symbolic link, a pipe or a device where there should be a file or folder of ours."""
 
 
 @contextlib.contextmanager
@@ -49,10 +54,20 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         sync_folder(path.parent)
 
 
-def read(path: Path) -> bytes:
-    """The content of a file. Raises StorageError."""
-    with storage_errors(path, "read"):
-        return path.read_bytes()
+def below(folder: Path, *names: str) -> Path:
+    """The path of a file or folder in one of ours, there or not.
+
+    Raises NotFollowed where a name is that of a symbolic link, which may lead anywhere, or of a pipe or a device.
+    """
+    path = folder
+    for name in names:
+        path = path / name
+        with contextlib.suppress(OSError, ValueError):  # who uses it will meet that
+            mode = path.lstat().st_mode
+            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+                kind = "a symbolic link" if stat.S_ISLNK(mode) else "a pipe or a device"
+                raise NotFollowed(f"{path} is {kind}, which is not followed: put what it stands for in its place")
+    return path
 
 
 def read_those(folder: Path, names: Iterable[str]) -> dict[str, bytes]:
@@ -60,7 +75,7 @@ def read_those(folder: Path, names: Iterable[str]) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for name in names:
         with storage_errors(folder / name, "read"), contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            found[name] = (folder / name).read_bytes()
+            found[name] = below(folder, name).read_bytes()
     return found
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import lzma
 import re
 import tarfile
@@ -16,18 +15,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from normexp.errors import UserError
 from normexp.record import RunRecord
 from normexp.results import codec, compact, manifest
-from normexp.results.atomic import make_folder, read, read_those, storage_errors, write_atomically
+from normexp.results.archive import files_of, packed
+from normexp.results.atomic import below, make_folder, read_those, write_atomically
 from normexp.results.store import CURVE, DEATH, LAYERS, LOG, MANIFEST, PACK, RUN, RUNS, SAFE, SWEEP, Store
 
-FILTERS: list[dict[str, Any]] = [
-    {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "lp": 0, "pb": 0}
-]
-"""Tuned to digits; any xz reads them."""
 TRACES: Mapping[str, tuple[Callable[[str], str], Callable[[str], str]]] = {
     CURVE: (compact.from_curve, compact.to_curve),
     LAYERS: (compact.from_layers, compact.to_layers),
@@ -85,7 +80,7 @@ def pack(store: Store, among: Sequence[Store] = ()) -> Packed:
         for run_id, files in runs.items()
         if name in files
     }
-    data = lzma.compress(_tar(top | members), filters=FILTERS)
+    data = packed(top | members)
     write_atomically(path, data)
     return Packed(path=path, runs=len(runs), size_bytes=len(data), warnings=tuple(store.warnings))
 
@@ -125,7 +120,7 @@ def unpack(path: Path) -> Restored:
         there = store.ended()
         for run_id, files in runs.items():
             if run_id not in there:
-                _write(folder / RUNS / run_id, files, RUN)
+                _write(below(folder, RUNS, run_id), files, RUN)
         _write(folder, {name: top[name] for name in top if not (folder / name).exists()}, MANIFEST)
     return Restored(folder=folder, runs=len(runs.keys() - there), kept=len(runs.keys() & there))
 
@@ -133,9 +128,9 @@ def unpack(path: Path) -> Restored:
 def named(path: Path) -> set[str]:
     """Ids of the runs that a pack holds; their records come before all else of them. Raises UserError."""
     found = set()
-    with _intact(path), storage_errors(path, "read"), tarfile.open(path, "r|xz") as tar:
-        for member in tar:
-            fits = MEMBER.fullmatch(member.name)
+    with _intact(path):
+        for name, _ in files_of(path):
+            fits = MEMBER.fullmatch(name)
             if fits and fits[2] != RUN:
                 break
             found |= {fits[1]} if fits else set()
@@ -169,7 +164,7 @@ def _write(folder: Path, files: Files, last: str) -> None:
 def _parts(path: Path, only: Collection[str] = (), *, short: bool = False) -> tuple[Files, dict[str, Files]]:
     """Files of the folder itself, and of each run (or `only` these), as written or `short`. Raises UserError."""
     with _intact(path):
-        top, runs = _sorted(_untar(lzma.decompress(read(path))))
+        top, runs = _sorted(dict(files_of(path)))
         runs = {run_id: files for run_id, files in runs.items() if run_id in only or not only}
         _check(top, runs)
         others: dict[str, Callable[[str], Files]] = {}
@@ -185,8 +180,10 @@ def _parts(path: Path, only: Collection[str] = (), *, short: bool = False) -> tu
 def _intact(path: Path) -> Iterator[None]:
     try:
         yield
-    except (lzma.LZMAError, tarfile.TarError, EOFError, ValueError) as fault:
-        raise UserError(f"{path} is damaged, and nothing of it was restored: {fault}") from fault
+    except (lzma.LZMAError, tarfile.TarError, EOFError, MemoryError, ValueError) as fault:
+        raise UserError(
+            f"{path} is damaged, and nothing of it was restored: {str(fault) or 'it needs too much memory'}"
+        ) from fault
 
 
 def _sorted(members: Files) -> tuple[Files, dict[str, Files]]:
@@ -211,8 +208,8 @@ def _reused(out: Path, run_id: str, told: str, others: dict[str, Callable[[str],
         raise ValueError(f"{name[:80]!r} is the name of no sweep")
     if name not in others:
         if (out / name / PACK).is_file():
-            packed = _sorted(_untar(lzma.decompress(read(out / name / PACK))))[1]
-            others[name] = lambda wanted: packed.get(wanted, {})
+            beside = _sorted(dict(files_of(out / name / PACK)))[1]
+            others[name] = lambda wanted: beside.get(wanted, {})
         else:
             others[name] = partial(_run_files, Store(out / name))
     files = others[name](run_id)
@@ -237,20 +234,3 @@ def _check(top: Mapping[str, bytes], runs: Mapping[str, Files]) -> None:
             continue  # a run of a plugin that was not given
         if record.run_id != run_id and not record.config.plugins():
             raise ValueError(f"the config of {run_id} is that of {record.run_id}")
-
-
-def _tar(files: Mapping[str, bytes]) -> bytes:
-    """Without times, owners or modes of this machine."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as tar:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            tar.addfile(member, io.BytesIO(content))
-    return buffer.getvalue()
-
-
-def _untar(data: bytes) -> Files:
-    with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar:
-        files = ((member.name, tar.extractfile(member) if member.isfile() else None) for member in tar)
-        return {name: file.read() if file is not None else b"" for name, file in files}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from normexp.results.atomic import make_folder, storage_errors, write_atomically
+from normexp.results.atomic import below, make_folder, storage_errors, write_atomically
 from normexp.results.store import FIGURES
 
 REPORT, WEBPAGE, VERDICTS = "REPORT.md", "report.html", "verdicts.csv"
@@ -18,9 +18,9 @@ def write(out: Path, name: str, content: str) -> Path:
 
 
 def pictures(folder: Path) -> dict[str, bytes]:
-    """The PNGs of a sweep's figures by name, without suffix. Raises StorageError."""
+    """The PNGs of a sweep's figures by name, without suffix. Raises UserError."""
     found = {}
     for path in sorted((folder / FIGURES).glob("*.png")):
         with storage_errors(path, "read"):
-            found[path.stem] = path.read_bytes()
+            found[path.stem] = below(folder, FIGURES, path.name).read_bytes()
     return found

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,16 @@ from normexp.errors import UserError
 from normexp.plan import Plan
 from normexp.record import RunRecord, Status, Traces
 from normexp.results import codec, manifest
-from normexp.results.atomic import StorageError, remove_leftovers, storage_errors, sync_folder, write_atomically
+from normexp.results.atomic import (
+    NotFollowed,
+    StorageError,
+    below,
+    remove_leftovers,
+    storage_errors,
+    sync_folder,
+    write_atomically,
+)
+from normexp.results.commit import git_commit
 from normexp.results.lock import HOLDER, LOCK, driver_lock
 from normexp.results.wholeness import is_whole
 
@@ -60,9 +68,9 @@ class Store:
         if not force:
             self._refuse_other_sweep(plan)
         with storage_errors(self.folder / RUNS, "make"):
-            (self.folder / RUNS).mkdir(exist_ok=True)
-        for folder in (self.folder, self.folder / FIGURES, *(self.folder / RUNS).iterdir()):
-            remove_leftovers(folder)
+            below(self.folder, RUNS).mkdir(exist_ok=True)
+        for names in ((), (FIGURES,), *((RUNS, path.name) for path in (self.folder / RUNS).iterdir())):
+            remove_leftovers(below(self.folder, *names))
         write_atomically(self.folder / SWEEP, plan.source)
         write_atomically(self.folder / MANIFEST, manifest.manifest_json(plan, argv=argv, commit=git_commit()))
 
@@ -91,7 +99,7 @@ class Store:
 
     def write_derived(self, name: str, content: str | bytes) -> None:
         """Write a table, a figure or a report, named relative to the folder. Raises StorageError."""
-        path = self.folder / name
+        path = below(self.folder, *Path(name).parts)
         with storage_errors(path.parent):
             path.parent.mkdir(exist_ok=True)
         write_atomically(path, content)
@@ -120,12 +128,12 @@ class Store:
 
     def log(self, run_id: str) -> str:
         """What a run printed."""
-        path = self._run_folder(run_id) / LOG
+        path = self._run_folder(run_id, LOG)
         return path.read_bytes().decode("utf-8", "replace") if path.is_file() else ""
 
     def weights(self, run_id: str) -> tuple[Path, bytes | None]:
         """Where a run's trained weights are stored, and the file's bytes; None where there are none."""
-        path = self._run_folder(run_id) / WEIGHTS
+        path = self._run_folder(run_id, WEIGHTS)
         with storage_errors(path, "read"):
             return path, path.read_bytes() if path.is_file() else None
 
@@ -135,7 +143,7 @@ class Store:
 
     def read_plan(self) -> Plan:
         """The plan, from manifest.json. Raises UserError where there is none, or a broken one."""
-        found, sweep = self._manifest(), self.folder / SWEEP
+        found, sweep = self._manifest(), below(self.folder, SWEEP)
         try:
             return manifest.plan_of(found, sweep.read_bytes().decode("utf-8", "replace") if sweep.is_file() else "")
         except ValueError as error:
@@ -144,16 +152,15 @@ class Store:
 
     def has_weights(self, run_id: str) -> bool:
         """Whether a run's trained weights are stored, as long as their file says that they are."""
-        return is_whole(self._run_folder(run_id) / WEIGHTS)
+        path = self.folder / RUNS / run_id / WEIGHTS
+        return not path.is_symlink() and is_whole(path)
 
     def find_elsewhere(self, root: Path, run_id: str, *, weights: bool = False) -> Store | None:
         """Another sweep's folder under `root` that holds this run, done and not stale, and its weights if asked for."""
         for folder in sorted(root.iterdir()) if root.is_dir() else []:
             other = Store(folder)
-            path = other._run_folder(run_id) / RUN
-            if weights and not other.has_weights(run_id):
-                continue
-            if path.is_file() and folder.resolve() != self.folder.resolve():
+            there = other.has_weights(run_id) if weights else (folder / RUNS / run_id / RUN).is_file()
+            if there and folder.resolve() != self.folder.resolve():
                 record = other._record(run_id)
                 if record is not None and record.status is Status.DONE and not record.stale:
                     return other
@@ -168,33 +175,34 @@ class Store:
         if record is None:
             raise UserError(f"{other.folder} has no record of {run_id}")
         if record.status is Status.DONE and not (record.traces and record.traces.curve):
-            raise UserError(f"{other._run_folder(run_id) / CURVE} is missing or empty: the run cannot be reused")
+            raise UserError(f"{other._run_folder(run_id, CURVE)} is missing or empty: the run cannot be reused")
         record = replace(record, reused_from=other.folder.name)
         self.write(replace(record, weights=other.weights(run_id)[1] if weights else None))
         return record
 
-    def _run_folder(self, run_id: str) -> Path:
+    def _run_folder(self, run_id: str, *names: str) -> Path:
         if not SAFE.fullmatch(run_id):
             raise UserError(f"{run_id!r} is not a run id")
-        return self.folder / RUNS / run_id
+        return below(self.folder, RUNS, run_id, *names)
 
     def _record(self, run_id: str) -> RunRecord | None:
-        path = self._run_folder(run_id) / RUN
+        path = self.folder / RUNS / run_id / RUN
         try:
+            path = self._run_folder(run_id, RUN)
             record = codec.record_from_json(path.read_text("utf-8"))
             if record.run_id != run_id:
                 changed = "; its plugin has changed" if record.config.plugins() else ""
                 raise ValueError(f"its config is that of {record.run_id}{changed}")
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, NotFollowed) as error:
             counts = "" if isinstance(error, codec.UnknownRow) else ": the run counts as pending"
             self.warnings.append(f"{path} cannot be used ({error}){counts}")
             return None
         return record
 
     def _read_csv(self, run_id: str, name: str, parse: Any) -> Any:
-        path = self._run_folder(run_id) / name
+        path = self._run_folder(run_id, name)
         try:
             return parse(path.read_bytes().decode("utf-8"))
         except FileNotFoundError:
@@ -203,7 +211,7 @@ class Store:
             raise UserError(f"{path}: {error}") from error
 
     def _manifest(self) -> manifest.Manifest:
-        path = self.folder / MANIFEST
+        path = below(self.folder, MANIFEST)
         try:
             return manifest.parse(path.read_text("utf-8"))
         except (FileNotFoundError, NotADirectoryError):
@@ -246,12 +254,3 @@ class Store:
                 *manifest.differences(old, new),
                 "choose another name or --out, or take the folder over with --force",
             )
-
-
-def git_commit() -> str | None:
-    """The commit of the working directory, if it is in a Git repository."""
-    try:
-        told = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return told.stdout.strip()

@@ -189,6 +189,6 @@ def _commands(file: ClaimFile, scale: float, more: str) -> Iterator[Block]:
         (
             f"normexp claims {name} --run{options}",
             f"normexp claims {name} --report{options}",
-            f"normexp claims {name} {example}{options}",
+            f"normexp claims {name} {shlex.quote(example)}{options}",
         )
     )

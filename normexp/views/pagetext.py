@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from html import escape as plain
 from typing import Any
@@ -43,7 +44,9 @@ def _picture(block: Picture) -> str:
 
 
 def _commands(block: Commands) -> str:
-    return "```\n" + "\n".join(block.lines) + "\n```"
+    lines = "\n".join(map(shown, block.lines))
+    fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", lines)), 0)
+    return f"{fence}\n{lines}\n{fence}"
 
 
 def _folded(block: Folded) -> str:

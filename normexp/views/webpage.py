@@ -140,6 +140,6 @@ _WRITERS: Mapping[type[Block], Callable[[Any], str]] = {
     Points: _points,
     Grid: _grid,
     Picture: _picture,
-    Commands: lambda block: f"<pre>{escape(chr(10).join(block.lines))}</pre>",
+    Commands: lambda block: f"<pre>{escape(shown(chr(10).join(block.lines)))}</pre>",
     Folded: _folded,
 }
