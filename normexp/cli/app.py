@@ -17,6 +17,7 @@ from normexp.cli import (
     compare,
     convert,
     edge,
+    export,
     inspect,
     merge,
     models,
@@ -42,6 +43,7 @@ for command in (collapse.collapse, views.list_sweeps, views.report, views.scheme
 app.command()(inspect.explain)
 app.command()(inspect.repro)
 app.command()(compare.compare)
+app.command()(export.export)
 app.command()(models.models)
 app.command()(bench.bench)
 app.command()(convert.convert)

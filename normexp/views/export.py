@@ -1,0 +1,99 @@
+"""The table of exporters: a sweep's results in the forms of other programs."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from normexp.errors import UserError
+from normexp.results.store import Store
+from normexp.views import eventfile, latex, markdown, tables
+from normexp.views.pivot import TextTable
+from normexp.views.report import Report
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LATEX, MARKDOWN = "tables.tex", "tables.md"
+Files = Iterable[tuple[str, bytes]]
+CURVE_COLUMNS = ("run_id", "step", "lr", "train_loss", "grad_norm", "val_loss")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exporter:
+    """A row. `files` gives names, relative to a folder, and contents; `single` is the name where it is one file."""
+
+    help: str
+    files: Callable[[Report, Store], Files]
+    single: str = ""
+
+
+def _tables(report: Report) -> Sequence[TextTable]:
+    """The pivot; without one, the cells, best first and dead last."""
+    return report.pivots or [markdown.cell_table(report.plan, report.summary)]
+
+
+def _markdown(report: Report, store: Store) -> Files:
+    blocks = [f"# {markdown.escape(report.plan.title or report.plan.name)}"]
+    for table in _tables(report):
+        blocks += [f"## {markdown.escape(table.title)}"] if table.title else []
+        blocks += [markdown.table_text(table)] + ([markdown.escape(table.note)] if table.note else [])
+    blocks += [markdown.escape(text) for text in [markdown.reference_losses(report.summary)] if text]
+    yield MARKDOWN, ("\n\n".join(blocks) + "\n").encode()
+
+
+def _latex(report: Report, store: Store) -> Files:
+    plan, references = report.plan, markdown.reference_losses(report.summary)
+    yield LATEX, latex.document(plan.title or plan.name, plan.name, _tables(report), references).encode()
+
+
+def _frames(report: Report, store: Store) -> Iterator[tuple[str, pd.DataFrame]]:
+    import pandas as pd
+
+    yield "points", tables.points(report.plan)
+    yield "runs", report.runs
+    yield "summary", report.summary
+    curves = [
+        {"run_id": run_id} | {name: getattr(row, name) for name in CURVE_COLUMNS[1:]}
+        for run_id in report.records
+        for row in store.traces(run_id).curve
+    ]
+    frame = pd.DataFrame(curves, columns=list(CURVE_COLUMNS))
+    yield "curves", frame.astype({"run_id": "str", "step": "int64"} | dict.fromkeys(CURVE_COLUMNS[2:], "float64"))
+
+
+def _csv(report: Report, store: Store) -> Files:
+    for name, frame in _frames(report, store):
+        yield f"{name}.csv", tables.to_csv(frame).encode()
+
+
+def _parquet(report: Report, store: Store) -> Files:
+    for name, frame in _frames(report, store):
+        buffer = io.BytesIO()
+        try:
+            frame.to_parquet(buffer, engine="pyarrow", index=False)
+        except ImportError as fault:
+            raise UserError("--to parquet needs pyarrow: pip install 'normexp[parquet]'") from fault
+        yield f"{name}.parquet", buffer.getvalue()
+
+
+EXPORTERS: Mapping[str, Exporter] = MappingProxyType(
+    {
+        "tensorboard": Exporter(help="event files, a folder a run, for tensorboard --logdir", files=eventfile.files),
+        "latex": Exporter(help="the printed tables for a paper, with booktabs", files=_latex, single=LATEX),
+        "markdown": Exporter(help="the printed tables", files=_markdown, single=MARKDOWN),
+        "csv": Exporter(help="points, runs, summary and curves", files=_csv),
+        "parquet": Exporter(help="points, runs, summary and curves, with their types", files=_parquet),
+    }
+)
+"""By name."""
+
+
+def exporter(name: str) -> Exporter:
+    """A row. Raises UserError."""
+    if name not in EXPORTERS:
+        raise UserError(f"--to {name}: there are {', '.join(EXPORTERS)}")
+    return EXPORTERS[name]
