@@ -85,6 +85,36 @@ class TestSweep:
         assert "2 to do" in done.stdout
         assert [path.name for path in tmp_path.iterdir()] == [config.name]
 
+    @pytest.mark.parametrize("hindrance", ["a file in the way", "another sweep", "foreign files", "a read-only folder"])
+    def test_a_dry_run_refuses_what_the_run_refuses(
+        self,
+        tmp_path: Path,
+        config: Path,
+        hindrance: str,
+        monkeypatch: pytest.MonkeyPatch,
+        capfd: pytest.CaptureFixture[str],
+    ) -> None:
+        folder = tmp_path / "results" / "tiny"
+        if hindrance == "a file in the way":
+            folder.parent.write_text("")
+        elif hindrance == "another sweep":
+            plan = records.plan({"lr": [1e-3]}, name="tiny")
+            Store(folder).begin(plan, [], force=False)
+            Store(folder).write(records.done(next(iter(plan.configs.values())), 2.0))
+        elif hindrance == "foreign files":
+            folder.mkdir(parents=True)
+            (folder / "thesis.doc").write_text("")
+        else:
+            folder.mkdir(parents=True)
+            access = os.access  # root may write anywhere
+            monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK and access(path, mode))
+        told = set()
+        for arguments in (["--dry-run"], [])[: 1 if hindrance == "a read-only folder" else 2]:
+            assert main(["sweep", config.name, *arguments], tmp_path, monkeypatch) == 2
+            told.add(capfd.readouterr().err)
+        assert len(told) == 1
+        assert "results/tiny" in told.pop()
+
     def test_a_dry_run_asks_the_runs_of_all_sweeps(self, tmp_path: Path, config: Path) -> None:
         assert "no run is stored yet" in run("sweep", config.name, "--dry-run", cwd=tmp_path).stdout
         store = Store(tmp_path / "results" / "other")

@@ -59,6 +59,7 @@ def show_dry_run(plan: Plan, options: Options) -> None:
     """Points, runs, what is stored, and about how long the rest would take."""
     check(plan, options)
     store = Store(options.out / plan.folder)
+    store.check(plan, force=options.force)
     records = store.records() if store.exists() else {}
     work = work_of(plan, store, records, options)
     whole = plan.whole or plan

@@ -16,7 +16,7 @@ from typing import Any
 from normexp.errors import UserError
 from normexp.plan import Plan
 from normexp.record import RunRecord, Status, Traces
-from normexp.results import codec, manifest
+from normexp.results import codec, manifest, refusals
 from normexp.results.atomic import (
     NotFollowed,
     StorageError,
@@ -57,6 +57,14 @@ class Store:
         self._make()
         with driver_lock(self.folder):
             yield
+
+    def check(self, plan: Plan, *, force: bool) -> None:
+        """Raise UserError where `begin` would refuse the folder; nothing is written."""
+        refusals.unwritable(self.folder)
+        if self.folder.is_dir():
+            refusals.foreign(self.folder, OURS, MANIFEST, self._manifest)
+        if not force:
+            self._refuse_other_sweep(plan)
 
     def begin(self, plan: Plan, argv: Sequence[str], *, force: bool) -> None:
         """Take the folder for a plan: write sweep.yaml and manifest.json, remove what killed writers left.
@@ -231,26 +239,9 @@ class Store:
         """Make the folder, or refuse one with files that are not ours. Raises UserError."""
         with storage_errors(self.folder, "make"):
             self.folder.mkdir(parents=True, exist_ok=True)
-            names = {path.name for path in self.folder.iterdir()}
-        foreign = sorted(name for name in names - OURS if not name.endswith(".tmp"))
-        if MANIFEST in names or foreign:
-            try:
-                self._manifest()
-            except UserError as error:
-                if foreign or MANIFEST not in names:
-                    raise UserError(
-                        f"{self.folder} holds files that are not normexp's ({', '.join(foreign[:3])}): "
-                        "choose another folder with --out"
-                    ) from error
+        refusals.foreign(self.folder, OURS, MANIFEST, self._manifest)
 
     def _refuse_other_sweep(self, plan: Plan) -> None:
         stored = self.ended()
-        if not stored or not (self.folder / MANIFEST).exists():
-            return
-        old, new = self._manifest().runs, manifest.stored_form(plan)
-        if not (stored | set(old)) & set(new):
-            raise UserError(
-                f"{self.folder} belongs to another sweep, whose {len(stored)} stored runs this one shares none of:",
-                *manifest.differences(old, new),
-                "choose another name or --out, or take the folder over with --force",
-            )
+        if stored and self.exists():
+            refusals.other_sweep(self.folder, stored, self._manifest().runs, manifest.stored_form(plan))

@@ -1,0 +1,48 @@
+"""Why a results folder cannot be taken for a sweep; nothing here writes."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Set
+from pathlib import Path
+
+from normexp.errors import UserError
+from normexp.results.atomic import SUFFIX, storage_errors
+from normexp.results.manifest import Configs, differences
+
+
+def unwritable(folder: Path) -> None:
+    """Raise StorageError where a folder cannot be made, or written to."""
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(path))
+    with storage_errors(folder, "make"):
+        if not there.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def foreign(folder: Path, ours: Set[str], manifest: str, read_manifest: Callable[[], object]) -> None:
+    """Raise UserError where a folder holds files that are not `ours`, and no manifest that can be read."""
+    with storage_errors(folder, "make"):
+        names = {path.name for path in folder.iterdir()}
+    others = sorted(name for name in names - ours if not name.endswith(SUFFIX))
+    if manifest in names or others:
+        try:
+            read_manifest()
+        except UserError as error:
+            if others or manifest not in names:
+                raise UserError(
+                    f"{folder} holds files that are not normexp's ({', '.join(others[:3])}): "
+                    "choose another folder with --out"
+                ) from error
+
+
+def other_sweep(folder: Path, stored: Set[str], old: Configs, new: Configs) -> None:
+    """Raise UserError where a folder's stored runs, and those of its sweep, are none of the `new` ones."""
+    if not (stored | set(old)) & set(new):
+        raise UserError(
+            f"{folder} belongs to another sweep, whose {len(stored)} stored runs this one shares none of:",
+            *differences(old, new),
+            "choose another name or --out, or take the folder over with --force",
+        )
