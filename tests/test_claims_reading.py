@@ -69,6 +69,11 @@ def test_a_claim_as_it_is_written(folder: Path) -> None:
         ("norm: ln}", "nrom: ln}", "mine.yaml:9: claims[1].with.one.nrom: unknown key; did you mean norm?"),
         ("norm: ln}", "norm: lm}", "mine.yaml:9: claims[1].with.one.norm: 'lm' is not one of"),
         (
+            "norm: ln}",
+            "lr: {linspace: [1e-5, 1, 1e12]}}",
+            "mine.yaml:9: claims[1].with.one.lr: has 1000000000000 values, more than 1000: give fewer",
+        ),
+        (
             "sweeps: pairs,",
             "sweeps: pair,",
             "mine.yaml:11: claims[1].runs.sweeps: 'pair' is none of the sweeps; did you",

@@ -49,6 +49,13 @@ def test_a_grid_is_refused_by_its_runs_not_its_points() -> None:
         planned(text, max_runs=2)
 
 
+def test_points_that_share_runs_are_bounded_too() -> None:
+    text = "base: {norm: none}\ngrid: {eps: {linspace: [1e-9, 1, 999]}}"
+    assert len(planned(text, max_runs=100).configs) == 1
+    with pytest.raises(UserError, match=r"1 runs \(999 points\), more than 99 or 990 points: .*--max-runs 100"):
+        planned(text, max_runs=99)
+
+
 def test_redundant_points_share_a_run_and_keep_what_was_asked() -> None:
     plan = planned("grid: {norm: [none, ln], position: [post, pre], warmup: [0, 1]}")
     assert len(plan.points) == 8

@@ -16,6 +16,8 @@ from normexp.keys import Key
 from normexp.record import Outcome
 from normexp.run import KEYS
 
+MAX_VALUES = 1000
+"""Values of a key that a claim may choose runs by."""
 NUMBER = Key(kind=float, default=0.0, neutral=0.0, help="")
 COUNT = Key(kind=int, default=1, neutral=1, help="", low=1)
 SWITCH = Key(kind=bool, default=False, neutral=False, help="")
@@ -36,7 +38,11 @@ class Values:
                 found[entry.key] = (self.source.text(entry.node, path) or "",)
             elif entry.key not in KEYS:
                 self.source.fault(entry.key_node, path, f"unknown key; {nearest(entry.key, [*also, *KEYS])}")
-            elif (axis := read_axis(self.source, entry.node, path, KEYS[entry.key])) is not None:
+            elif (axis := read_axis(self.source, entry.node, path, KEYS[entry.key])) is None:
+                continue
+            elif axis.count > MAX_VALUES:
+                self.source.fault(entry.node, path, f"has {axis.count} values, more than {MAX_VALUES}: give fewer")
+            else:
                 found[entry.key] = tuple(axis)
         return found
 

@@ -20,6 +20,8 @@ from normexp.run import KEYS, RunConfig
 
 MAX_RUNS = 10_000
 """Runs of the largest plan, unless the user raises it."""
+POINTS_A_RUN = 10
+"""Points of the largest plan, for each of its runs allowed: points that share runs take time and memory too."""
 
 
 def count(sweep: Sweep) -> Count:
@@ -31,15 +33,17 @@ def plan(sweep: Sweep, *, max_runs: int = MAX_RUNS) -> Plan:
     """Expand a sweep. The last axis of the file varies fastest; zip groups come before the grid.
 
     A point that stands twice under one label is kept once. Raises UserError, before anything is built, for more than
-    `max_runs` runs; and for values that clash.
+    `max_runs` runs or ten times as many points; and for values that clash.
     """
     structures = Structures(sweep.origin)
     total = counting.count(sweep.groups, structures)
-    if total.runs > max_runs:
+    needed = max(total.runs, -(-total.points // POINTS_A_RUN))
+    if needed > max_runs:
         most = "" if total.exact else "at most "
+        points = f" or {POINTS_A_RUN * max_runs} points" if total.runs <= max_runs else ""
         raise UserError(
-            f"{sweep.origin}: {most}{total.runs} runs ({total.points} points), more than {max_runs}:"
-            f" make the grid smaller, or allow it with --max-runs {total.runs}"
+            f"{sweep.origin}: {most}{total.runs} runs ({total.points} points), more than {max_runs}{points}:"
+            f" make the grid smaller, or allow it with --max-runs {needed}"
         )
     builder = _Builder(axes_of(sweep), structures)
     for group in sweep.groups:
