@@ -22,14 +22,14 @@ MARK = "NORMEXP_TEST_CLUSTER"
 class Cluster:
     """`processes` finds all that were started by scheduler, workers, or with its `environment`, wherever they are."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
         self._folder = folder
         self._mark = uuid.uuid4().hex
         path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
         self.environment = {**os.environ, MARK: self._mark, "PYTHONPATH": path}
         self.workers: list[subprocess.Popen[bytes]] = []
         log = self._folder / "scheduler.log"
-        arguments = ["scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
+        arguments = ["scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", *options]
         self.scheduler = self._start(arguments, log)
         self.address = _wait_for(log, re.compile(r"(tcp://127\.0\.0\.1:\d+)"))
 
@@ -51,13 +51,16 @@ class Cluster:
         self.workers.append(worker)
         return worker
 
-    def wait_for_workers(self, count: int | None = None) -> None:
-        """Until so many, by default all, are with the scheduler."""
+    def wait_for_workers(self, count: int) -> None:
+        """Until exactly so many are with the scheduler."""
         import distributed
 
         client_of: Any = distributed.Client
+        deadline = time.monotonic() + 60
         with client_of(self.address, set_as_default=False) as client:
-            client.wait_for_workers(len(self.workers) if count is None else count, timeout=60)
+            while len(client.nthreads()) != count:
+                assert time.monotonic() < deadline, self.logs()
+                time.sleep(0.1)
 
     def logs(self) -> str:
         """What all of them printed."""
@@ -76,6 +79,13 @@ class Cluster:
             if marked and state not in "ZX" and all(word in command for word in words):
                 found.append(int(folder.name))
         return found
+
+    def wait_until_no_run(self, seconds: float = 5.0) -> None:
+        """Until hosts, if there are any, do nothing: beside each is its fork server, and none that was forked."""
+        deadline = time.monotonic() + seconds
+        while len(self.processes("forkserver")) > len(self.processes("normexp.execute.host")):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
     def wait_until_gone(self, *words: str, seconds: float = 5.0) -> None:
         """Until none of `processes(*words)` is there."""
@@ -102,9 +112,9 @@ def _wait_for(log: Path, pattern: re.Pattern[str]) -> str:
 
 
 @contextmanager
-def cluster(folder: Path, workers: int) -> Iterator[Cluster]:
-    """A scheduler and so many workers, which are gone at the end, with all that they started."""
-    running = Cluster(folder)
+def cluster(folder: Path, workers: int, *options: str) -> Iterator[Cluster]:
+    """A scheduler, with options, and so many workers, which are gone at the end, with all that they started."""
+    running = Cluster(folder, *options)
     try:
         for _ in range(workers):
             running.add_worker()

@@ -48,7 +48,7 @@ NORMS = {"half": Norm(make=lambda width, run: Half(), help="half", source="here"
 )
 SWEEP = """
 name: small
-base: {depth: 1, width: 8, hidden: 8, heads: 2, vocab: 8, seq_len: 4, order: 1, steps: 6000, eval_every: 3000}
+base: {depth: 1, width: 8, hidden: 8, heads: 2, vocab: 8, seq_len: 4, order: 1, steps: 2000, eval_every: 1000}
 grid: {seed: [0, 1, 2, 3]}
 """
 
@@ -126,7 +126,7 @@ def test_versions_are_named_on_both_sides() -> None:
 @pytest.fixture
 def two(tmp_path: Path) -> Iterator[Cluster]:
     with cluster(tmp_path, workers=2) as running:
-        running.wait_for_workers()
+        running.wait_for_workers(2)
         yield running
 
 
@@ -173,14 +173,17 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The table of the same sweep in processes."""
     folder = tmp_path_factory.mktemp("undisturbed")
     (folder / "small.yaml").write_text(SWEEP)
-    subprocess.run(
-        [sys.executable, "-m", "normexp", "sweep", "small.yaml"], cwd=folder, check=True, capture_output=True
-    )
+    command = [sys.executable, "-m", "normexp", "sweep", "small.yaml"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     return table(folder)
 
 
 @slow
-def test_of_a_killed_worker_only_the_run_in_flight_is_repeated(two: Cluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_of_a_lost_worker_only_the_run_in_flight_is_repeated(
+    two: Cluster, tmp_path: Path, number: signal.Signals
+) -> None:
     told = tmp_path / "told"
     work = partial(workloads.told, str(told))
     events = dask([tiny(seed, steps=150) for seed in range(6)], jobs=2, work=work, scheduler=two.address)
@@ -193,8 +196,8 @@ def test_of_a_killed_worker_only_the_run_in_flight_is_repeated(two: Cluster, tmp
         else:
             flying[event.config.run_id] = isinstance(event, Progress)
         if len(done) == 2 and two.workers[0].poll() is None and [*flying.values()] == [True, True]:
-            os.killpg(two.workers[0].pid, signal.SIGKILL)
-            two.workers[0].wait()
+            os.killpg(two.workers[0].pid, number)
+            two.workers[0].wait(20)
     assert [record.status for record in done] == [Status.DONE] * 6
     assert len({record.run_id for record in done}) == 6
     starts = told.read_text().split()
@@ -218,7 +221,7 @@ def test_a_lost_scheduler_ends_the_driver_and_the_same_command_continues(
     driver = sweep(two, tmp_path)
     wait_for_runs(tmp_path, 1)
     os.killpg(two.scheduler.pid, signal.SIGKILL)
-    _, err = driver.communicate(timeout=30)
+    _, err = driver.communicate(timeout=60)
     assert driver.returncode == 1, err
     assert "the connection to the dask scheduler is lost: " in err
     assert "the same command continues" in err
@@ -228,7 +231,7 @@ def test_a_lost_scheduler_ends_the_driver_and_the_same_command_continues(
     assert 1 <= len(before) < 4
     with cluster(tmp_path, workers=1) as other:
         driver = sweep(other, tmp_path)
-        _, err = driver.communicate(timeout=60)
+        _, err = driver.communicate(timeout=120)
         assert driver.returncode == 0, err
     assert table(tmp_path) == undisturbed
 
@@ -244,10 +247,10 @@ def test_of_a_killed_driver_no_run_goes_on_and_its_rerun_continues(
     stored = {
         run_id: (tmp_path / f"results/small/runs/{run_id}/run.json").stat().st_mtime_ns for run_id in finished(tmp_path)
     }
-    assert len(stored) < 4
-    two.wait_until_gone("normexp.execute.host", seconds=3)
+    assert 1 <= len(stored) < 4
+    two.wait_until_no_run(seconds=3)
     driver = sweep(two, tmp_path)
-    _, err = driver.communicate(timeout=60)
+    _, err = driver.communicate(timeout=120)
     assert driver.returncode == 0, err
     assert table(tmp_path) == undisturbed
     assert all(
@@ -264,13 +267,13 @@ def test_an_interrupted_driver_stores_what_is_there(
     driver = sweep(two, tmp_path)
     wait_for_runs(tmp_path, 1)
     driver.send_signal(number)
-    _, err = driver.communicate(timeout=10)
+    _, err = driver.communicate(timeout=30)
     assert driver.returncode == code, err
     assert f"stopped by {number.name}: " in err
     assert "the same command continues" in err
     assert "Traceback" not in err
     assert len(table(tmp_path).splitlines()) >= 2
-    two.wait_until_gone("normexp.execute.host", seconds=3)
+    two.wait_until_no_run(seconds=3)
     assert len(two.processes("dask")) >= 3
 
 
@@ -301,7 +304,7 @@ def test_a_worker_of_another_version_is_refused_at_once_and_when_it_comes_later(
     (tmp_path / "without.py").write_text("import sys\nsys.modules['normexp'] = None\n")
     told = f"normexp 9.9 (here {remote.versions()['normexp']}): install the same there as here"
     with cluster(tmp_path, workers=1) as running:
-        running.wait_for_workers()
+        running.wait_for_workers(1)
         events = dask(
             [tiny(seed, steps=50) for seed in range(100)], jobs=2, work=workloads.paced, scheduler=running.address
         )
@@ -314,10 +317,16 @@ def test_a_worker_of_another_version_is_refused_at_once_and_when_it_comes_later(
             next(dask([tiny(0)], jobs=1, work=workloads.quick, scheduler=running.address))
         assert not isinstance(refused.value, ClusterError)
         os.killpg(running.workers[1].pid, signal.SIGKILL)
+        running.wait_for_workers(1)
         running.add_worker("--preload", str(tmp_path / "without.py"))
         running.wait_for_workers(2)
-        with pytest.raises(UserError, match="has no normexp that answers"):
+        with pytest.raises(UserError, match=r"the worker tcp://.* has no normexp that answers"):
             next(dask([tiny(0)], jobs=1, work=workloads.quick, scheduler=running.address))
+    with (
+        cluster(tmp_path, 0, "--preload", str(tmp_path / "without.py")) as running,
+        pytest.raises(UserError, match="the scheduler has no normexp that answers"),
+    ):
+        next(dask([tiny(0)], jobs=1, work=workloads.quick, scheduler=running.address))
 
 
 @slow

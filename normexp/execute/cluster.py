@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -39,7 +38,7 @@ def connected(scheduler: str, jobs: int) -> Iterator[Any]:
         try:
             make: Any = distributed.Client
             client = make(address, timeout=CONNECT_SECONDS, set_as_default=False)
-        except (TimeoutError, OSError, ValueError, TypeError) as fault:
+        except (OSError, ValueError, TypeError) as fault:
             raise UserError(
                 f"--scheduler {scheduler}: no dask scheduler answers there: start one with `dask scheduler`, "
                 f"and write its address, tcp://host:8786, or {LOCAL} ({one_line(fault)})"
@@ -80,8 +79,12 @@ def _silence() -> Iterator[None]:
 
 
 def check_versions(client: Any) -> None:
-    """Raise UserError where a worker has other versions than this process, naming both."""
+    """Raise UserError where a worker has other versions than this process, naming both, or the scheduler no normexp."""
     with losses():
+        try:
+            client.run_on_scheduler(remote.versions)  # through which all work goes
+        except ImportError as fault:
+            raise UserError(*differences({"the scheduler": fault})) from fault
         found = client.run(remote.versions, on_error="return")
     faults = differences({f"the worker {address}": there for address, there in found.items()})
     if faults:
@@ -105,11 +108,12 @@ def differences(found: Mapping[str, Any]) -> list[str]:
 @contextmanager
 def losses() -> Iterator[None]:
     """Turn what a lost scheduler does to a call into ClusterError."""
-    from distributed.client import FutureCancelledError
+    import asyncio
+    from concurrent import futures
 
     try:
         yield
-    except (OSError, FutureCancelledError, asyncio.CancelledError) as fault:
+    except (OSError, futures.CancelledError, asyncio.CancelledError) as fault:
         raise _lost() from fault
 
 

@@ -135,9 +135,9 @@ class _Flight:
 
     def _record(self, config: RunConfig, future: Any) -> RunRecord | None:
         """The record of a run that has ended; None where it is to be run again. Raises ClusterError."""
-        if future.status == "error":
-            return _of_error(config, future.exception())
         with cluster.losses():
+            if future.status == "error":
+                return _of_error(config, future.exception())
             try:
                 kind, answer = future.result(timeout=FETCH_SECONDS)
             except TimeoutError:
