@@ -133,6 +133,14 @@ BAD = {
     "a list": ("- depth: 4", "mapping"),
     "a wrong number": ("grid: {lr: [1e-3e]}", "1e-3e"),
     "a fraction of a layer": ("grid: {depth: [4.5]}", "whole number"),
+    "values that clash": ("base: {width: 64, heads: 5}", "does not divide width 64"),
+    "zipped axes of unequal length": ("zip: {depth: [4, 16, 64], lr: [1e-3, 3e-4]}", "depth has 3, lr has 2"),
+    "an empty axis": ("grid: {depth: []}", "has no value"),
+    "a negative warm-up": ("grid: {warmup: [-1]}", "-1 is out of range"),
+    "an infinite rate": ("grid: {lr: [.inf]}", "'.inf' is not a number"),
+    "code": ("grid: {lr: !!python/object/apply:os.system [ls]}", "the tag tag:yaml.org,2002:python"),
+    "no YAML": ("base: {depth: 4", "not YAML"),
+    "a name that is a path": ("name: ../up\nbase: {depth: 1}", "path separator"),
     "nothing to learn": (TINY + "grid: {sharpness: [0.01]}", "nothing to learn"),
     "too many runs": ("grid: {seed: {range: [1, 1000000, 1]}, depth: {range: [1, 1000, 1]}}", "--max-runs"),
 }
@@ -160,12 +168,24 @@ def test_a_bad_config_exits_with_2_and_writes_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["bad.yaml"]
 
 
-def test_bad_configs_are_refused_by_an_optimized_python_too(tmp_path: Path) -> None:
-    for name in ("a misspelt key", "a wrong number", "nothing to learn"):
-        text, words = BAD[name]
-        (tmp_path / "bad.yaml").write_text(text)
-        done = run("sweep", "bad.yaml", cwd=tmp_path, PYTHONOPTIMIZE="1")
-        assert (done.returncode, words in done.stderr) == (2, True), done.stderr
+QUICK = ("a misspelt key", "values that clash", "nothing to learn")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in BAD])
+def test_bad_configs_are_refused_by_an_optimized_python_too(name: str, tmp_path: Path) -> None:
+    text, words = BAD[name]
+    (tmp_path / "bad.yaml").write_text(text)
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("normexp")), "sweep", "bad.yaml"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONOPTIMIZE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, words in done.stderr, "Traceback" in done.stderr) == (2, True, False), done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.yaml"]
 
 
 @pytest.mark.parametrize(

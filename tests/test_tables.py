@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import random
 from pathlib import Path
@@ -91,6 +92,16 @@ def test_every_table_comes_back_from_csv(plan: Plan, tmp_path: Path) -> None:
     assert "12," in tables.to_csv(made_tables["runs"])
     assert "12.0," not in tables.to_csv(made_tables["runs"])
     assert set(tables.read_csv(store.folder / "runs.csv")["seed"]) == {0, 2**63 - 1}
+
+
+def test_columns_are_the_same_whatever_has_ended_and_how(plan: Plan) -> None:
+    kinds = [{}, some_records(plan)]
+    kinds += [{run_id: made.done(config, 1.9) for run_id, config in plan.configs.items()}]
+    kinds += [{run_id: made.dead(config, 12) for run_id, config in plan.configs.items()}]
+    texts = [tables.to_csv(tables.runs(plan, records)).splitlines() for records in kinds]
+    assert {lines[0] for lines in texts} == {",".join(tables.RUN_COLUMNS)}, "a column that is empty throughout stays"
+    assert {len(row) for lines in texts for row in csv.reader(lines)} == {len(tables.RUN_COLUMNS)}
+    assert {len(lines) for lines in texts} == {19}, "a header, once, and a row a run"
 
 
 def test_runs_csv_is_the_same_whatever_order_speed_or_machine(plan: Plan, tmp_path: Path) -> None:
