@@ -25,6 +25,7 @@ TOUCHES_FILES = {
     "results.archive",
     "results.pack",
     "results.reportfiles",
+    "views.pagefiles",
     "views.tables",
     "plugins",
     "reference",

@@ -314,5 +314,5 @@ def test_the_page_has_a_form_for_phones_and_needs_nothing_else(plan: Plan) -> No
     assert text.startswith("<!DOCTYPE html>\n<html lang=")
     assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in text
     assert "@media (max-width: 45rem)" in text
-    assert "http" not in text
+    assert "://" not in text
     assert html(page({"made_up": sheet(plan, FULL)}, every_word())) == text

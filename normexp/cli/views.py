@@ -35,7 +35,7 @@ def list_sweeps(out: common.Out = common.OUT, json: common.Json = False, plugin:
 
 def report(
     folder: Annotated[Path, typer.Argument(help="The folder of a sweep, finished or not.")],
-    figures: Annotated[bool, typer.Option("--figures", help="Draw the figures again, too.")] = False,
+    figures: Annotated[bool, typer.Option("--figures", help="Draw the figures and the web page again, too.")] = False,
     plugin: common.Plugins = None,
 ) -> None:
     """Make a sweep's tables again from what is on disk, and print them."""

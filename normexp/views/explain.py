@@ -13,13 +13,7 @@ from normexp.views.labels import loss_text, value_text
 
 def story(record: RunRecord, others: Iterable[RunRecord]) -> list[str]:
     """Lines of text. `others` are the records among which a neighbour is looked for."""
-    lines = [record.run_id, f"  config: {_config(record.config)}", f"  status: {record.status}"]
-    if record.error:
-        lines.append(f"  error: {record.error}")
-    if record.verdict is not None:
-        trend = f"; trend {record.verdict.trend}" if record.verdict.trend else ""
-        lines.append(f"  outcome: {record.verdict.outcome}, since {record.verdict.rule}{trend}")
-    lines += _result(record)
+    lines = [record.run_id, f"  config: {_config(record.config)}", *(f"  {fact}" for fact in facts(record))]
     neighbour = nearest(record, others)
     if neighbour is not None:
         lines.append(f"  nearest run that learned: {_difference(record.config, neighbour)}")
@@ -28,6 +22,17 @@ def story(record: RunRecord, others: Iterable[RunRecord]) -> list[str]:
     stale = "; STALE: this version gives other numbers" if record.stale else ""
     reused = f"; reused from {record.reused_from}" if record.reused_from else ""
     return [*lines, f"  made with: {made or 'unknown'}{reused}{stale}"]
+
+
+def facts(record: RunRecord) -> list[str]:
+    """What became of a run, why, and its losses: a phrase each."""
+    found = [f"status: {record.status}"]
+    if record.error:
+        found.append(f"error: {record.error}")
+    if record.verdict is not None:
+        trend = f"; trend {record.verdict.trend}" if record.verdict.trend else ""
+        found.append(f"outcome: {record.verdict.outcome}, since {record.verdict.rule}{trend}")
+    return found + _result(record)
 
 
 def _config(config: RunConfig) -> str:
@@ -44,16 +49,16 @@ def _result(record: RunRecord) -> list[str]:
     lines = []
     if result.death is not None:
         death = result.death
-        lines.append(f"  died: step {death.step}, {death.kind} in {death.where} {death.tensor} (layer {death.layer})")
+        lines.append(f"died: step {death.step}, {death.kind} in {death.where} {death.tensor} (layer {death.layer})")
     final, losses = result.final_val_loss, result.losses
     lines.append(
-        f"  validation loss: {_loss(result.init_val_loss)} before training, best {_loss(result.best_val_loss)}, "
+        f"validation loss: {_loss(result.init_val_loss)} before training, best {_loss(result.best_val_loss)}, "
         f"final {_loss(final)} after {result.steps_done} updates"
     )
     references = {"floor": losses.floor, "bigram": losses.bigram, "guess": losses.guess}
-    lines.append(f"  reference: {', '.join(f'{name} {loss_text(loss)}' for name, loss in references.items())}")
+    lines.append(f"reference: {', '.join(f'{name} {loss_text(loss)}' for name, loss in references.items())}")
     if final is not None and math.isfinite(final):
-        lines.append(f"  learned fraction: {losses.learned_fraction(final):.3f}")
+        lines.append(f"learned fraction: {losses.learned_fraction(final):.3f}")
     return lines
 
 

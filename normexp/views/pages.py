@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from normexp.views.pivot import TextTable
 
@@ -35,10 +36,16 @@ class Points:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table. `marks`: a word for each row, by which a web page colours it."""
+    """A table. `marks`: a word for each row, by which a web page colours it.
+
+    One that `sorts` does so on a web page, by any column, and is filtered there. `curves`: what the page draws on a
+    click on the first cell of a row, by its text (see `normexp.views.runcurves`).
+    """
 
     table: TextTable
     marks: tuple[str, ...] = ()
+    sorts: bool = False
+    curves: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +89,11 @@ class Page:
         return ((f"s{number}", heading) for number, heading in enumerate(found, start=1))
 
 
-def grids(tables: Sequence[TextTable]) -> Iterator[Block]:
+def grids(tables: Sequence[TextTable], *, sorts: bool = False) -> Iterator[Block]:
     """Tables with their titles as headings, each note below its table."""
     for table in tables:
         if table.title:
             yield Heading(table.title, 4)
-        yield Grid(table)
+        yield Grid(table, sorts=sorts)
         if table.note:
             yield Paragraph(table.note)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,13 +13,15 @@ from typing import TYPE_CHECKING
 from normexp.errors import UserError
 from normexp.plan import Plan
 from normexp.record import RunRecord, Traces
+from normexp.results import reportfiles
 from normexp.results.store import FIGURES, Store
-from normexp.views import shards, tables
+from normexp.views import shards, sweeppage, tables
 from normexp.views.conclusion import conclusion
 from normexp.views.labels import listed, plural
 from normexp.views.markdown import document, table_text
 from normexp.views.pivot import TextTable, pivot
 from normexp.views.summary import summarize
+from normexp.views.webpage import html
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,9 +49,12 @@ class Report:
         return document(self.plan, self.conclusion, self.pivots, self.summary, self.warnings)
 
 
-def read(store: Store) -> Report:
-    """The report of a folder; nothing is written. Raises UserError where it is not a results folder."""
-    plan, records = store.read_plan(), store.records()
+def read(store: Store, known: tuple[Plan, Mapping[str, RunRecord]] | None = None) -> Report:
+    """The report of a folder, whose plan and records, as they are now, may be `known`; nothing is written.
+
+    Raises UserError where it is not a results folder.
+    """
+    plan, records = known or (store.read_plan(), store.records())
     runs = tables.runs(plan, records)
     words = conclusion(plan, runs)
     return Report(
@@ -72,9 +78,11 @@ def load_drawing() -> None:
     threading.Thread(target=load, daemon=True).start()
 
 
-def rebuild(store: Store, *, figures: bool = False) -> Report:
-    """Read a folder and write its tables and, if asked, its figures. Raises UserError, StorageError."""
-    report = read(store)
+def rebuild(
+    store: Store, *, figures: bool = False, known: tuple[Plan, Mapping[str, RunRecord]] | None = None
+) -> Report:
+    """Read a folder and write its tables and, if asked, its figures and web page. Raises UserError, StorageError."""
+    report = read(store, known)
     store.write_derived("points.csv", tables.to_csv(tables.points(report.plan)))
     store.write_derived("runs.csv", tables.to_csv(report.runs))
     store.write_derived("timings.csv", tables.to_csv(tables.timings(report.plan, report.records)))
@@ -85,21 +93,31 @@ def rebuild(store: Store, *, figures: bool = False) -> Report:
     return report
 
 
-def write_figures(store: Store, report: Report) -> None:
-    """Draw the sweep's figures, each as SVG and PNG with its data beside it. Raises StorageError."""
-    from normexp.views.figurechoice import Source
-    from normexp.views.figurekinds import fitting
-    from normexp.views.figures import draw, render
+def _traces(store: Store) -> Callable[[str], Traces]:
+    """By run id; none of a run whose files cannot be read. Each is read once."""
 
+    @functools.cache
     def traces(run_id: str) -> Traces:
         try:
             return store.traces(run_id)
         except UserError:
             return Traces(curve=())
 
+    return traces
+
+
+def write_figures(store: Store, report: Report) -> None:
+    """Draw the sweep's figures, each as SVG and PNG with its data beside it, and its web page. Raises StorageError."""
+    from normexp.views.figurechoice import Source
+    from normexp.views.figurekinds import fitting
+    from normexp.views.figures import draw, render
+
+    traces = _traces(store)
     source = Source(plan=report.plan, records=report.records, runs=report.runs, traces=traces)
     for _, kind, made in fitting(source):
         _write_figure(store, kind.file, render(draw(made)), made.data)
+    page = sweeppage.page(report, traces, reportfiles.pictures(store.folder), store.folder)
+    store.write_derived(reportfiles.WEBPAGE, html(page))
 
 
 def write_collapse(store: Store, words: str, shown: Sequence[TextTable], records: Mapping[str, RunRecord]) -> None:

@@ -1,55 +1,23 @@
-"""A page as one HTML file that needs nothing beside it: no script, no network, its pictures inside."""
+"""A page as one HTML file that needs nothing beside it: style, script and pictures are inside, and it loads none."""
 
 from __future__ import annotations
 
 import base64
+import hashlib
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from html import escape
 from typing import Any
 
+from normexp.views import pagefiles
 from normexp.views.labels import shown
 from normexp.views.markdown import NO_RUNS
 from normexp.views.pages import Block, Commands, Folded, Grid, Heading, Page, Paragraph, Picture, Points
 
-STYLE = """\
-:root { color-scheme: light dark; --line: #8884; --soft: #8881; }
-body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 75rem; padding: 1rem; }
-h1 { font-size: 1.7rem; line-height: 1.2; }
-h2 { border-bottom: 1px solid var(--line); margin-top: 2.5rem; }
-h3 { margin-top: 2rem; }
-p, li { max-width: 50rem; overflow-wrap: anywhere; }
-li { margin: .3rem 0; }
-nav ul { list-style: none; padding-left: 0; }
-nav li.l3 { padding-left: 1.2rem; }
-.warning { background: #fa04; border-left: 4px solid #c60; font-weight: 600; padding: .5rem .8rem; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
-th, td { border-bottom: 1px solid var(--line); padding: .3rem .7rem .3rem 0; text-align: left; vertical-align: top; }
-thead th { border-bottom-width: 2px; }
-tbody th { font-weight: 500; }
-tr[class] td:nth-child(2) { border-left: 4px solid var(--mark); padding-left: .5rem; }
-.reproduced { --mark: #090; }
-.only-when { --mark: #c90; }
-.not-reproduced, .misquoted, .self-contradicting { --mark: #c22; }
-.not-enough-runs { --mark: #888; }
-pre { background: var(--soft); overflow-x: auto; padding: .6rem; }
-details { margin: .8rem 0; }
-summary { cursor: pointer; }
-figure { margin: 1rem 0; }
-figure img { background: #fff; height: auto; max-width: 100%; }
-figcaption { font-size: .85rem; }
-@media (max-width: 45rem) {
-  .cards thead { display: none; }
-  .cards table, .cards tbody { display: block; }
-  .cards tr, .cards th, .cards td { border: 0; display: block; padding: 0; }
-  .cards tr { border-bottom: 1px solid var(--line); padding: .6rem 0; }
-  .cards tr[class] { border-left: 4px solid var(--mark); padding-left: .6rem; }
-  .cards tr[class] td:nth-child(2) { border: 0; font-weight: 600; padding: 0; }
-  .cards td[data-name]::before { content: attr(data-name) ": "; font-size: .8rem; opacity: .7; }
-  .cards th, .cards td { overflow-wrap: anywhere; }
-}
-"""
+FORBIDDEN = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src 'unsafe-inline'"
+"""A page loads nothing, and runs no script but its own."""
+NO_MORE_THAN_A_DATUM = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 
 def html(page: Page) -> str:
@@ -58,12 +26,34 @@ def html(page: Page) -> str:
     body = "\n".join(
         _heading(block, next(anchors)[0]) if isinstance(block, Heading) else _text(block) for block in page.blocks
     )
+    script = _script(page)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{FORBIDDEN}{_allowed(script)}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{_words(page.title)}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n"
-        f"<h1>{_words(page.title)}</h1>\n{_contents(page)}{body}\n</main>\n</body>\n</html>\n"
+        f"<title>{_words(page.title)}</title>\n<style>\n{pagefiles.style()}</style>\n</head>\n<body>\n<main>\n"
+        f"<h1>{_words(page.title)}</h1>\n{_contents(page)}{body}\n</main>\n"
+        f"{_curves(page)}{f'<script>{script}</script>' if script else ''}\n</body>\n</html>\n"
     )
+
+
+def _script(page: Page) -> str:
+    """That of a page with a table that sorts, or none."""
+    return pagefiles.script() if any(isinstance(block, Grid) and block.sorts for block in page.blocks) else ""
+
+
+def _allowed(script: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return f"; script-src 'sha256-{digest}'" if script else ""
+
+
+def _curves(page: Page) -> str:
+    """What the script draws, as data that cannot end its element."""
+    curves: dict[str, Any] = {}
+    for block in page.blocks:
+        curves |= block.curves if isinstance(block, Grid) else {}
+    told = json.dumps(curves, allow_nan=False, separators=(",", ":")).translate(NO_MORE_THAN_A_DATUM)
+    return f'<script type="application/json" id="curves">{told}</script>\n' if curves else ""
 
 
 def _contents(page: Page) -> str:
@@ -106,8 +96,10 @@ def _grid(block: Grid) -> str:
         return f"<p>{NO_RUNS}</p>"
     head = "".join(f'<th scope="col">{_words(name)}</th>' for name in block.table.header)
     rows = "".join(_rows(block))
-    kind = "cards" if block.marks else "scroll"
-    return f'<div class="{kind}">\n<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n</div>'
+    kind = "cards" if block.marks and not block.sorts else "scroll"
+    sorts = ' class="sorts"' if block.sorts else ""
+    body = f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>"
+    return f'<div class="{kind}">\n<table{sorts}>\n{body}\n</table>\n</div>'
 
 
 def _rows(block: Grid) -> Iterator[str]:
@@ -118,7 +110,10 @@ def _rows(block: Grid) -> Iterator[str]:
             f'<td data-name="{_words(name)}">{_words(cell)}</td>'
             for name, cell in zip(block.table.header[1:], row[1:], strict=True)
         )
-        yield f'<tr{named}><th scope="row">{_words(row[0])}</th>{cells}</tr>\n'
+        first = _words(row[0])
+        if row[0] in block.curves:
+            first = f'<button type="button" class="run" data-run="{first}">{first}</button>'
+        yield f'<tr{named}><th scope="row">{first}</th>{cells}</tr>\n'
 
 
 def _picture(block: Picture) -> str:

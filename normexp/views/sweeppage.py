@@ -1,0 +1,131 @@
+"""A sweep as a page: what was asked, what came of it, tables, figures, every run, and how it was made."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from normexp.outcome import RULES
+from normexp.record import Traces
+from normexp.views.labels import plural, value_text
+from normexp.views.markdown import COUNTS, cell_table, reference_losses
+from normexp.views.pages import Block, Commands, Folded, Grid, Heading, Page, Paragraph, Picture, Points, grids
+from normexp.views.pivot import TextTable
+from normexp.views.runrows import MOST_CURVES, run_rows
+from normexp.views.tables import PENDING
+
+if TYPE_CHECKING:
+    from normexp.views.report import Report
+
+MOST_VALUES = 12
+"""Values of an axis that are named one by one."""
+NO_RESULT = "the run came to no result: its process failed, was killed or took too long"
+
+
+def page(report: Report, traces: Callable[[str], Traces], pictures: Mapping[str, bytes], folder: Path) -> Page:
+    """The page of a sweep's folder. `traces` by run id, `pictures` by the names of figures, as PNG."""
+    parts = (
+        _asked(report),
+        _outcomes(report),
+        _tables(report),
+        _figures(report, pictures),
+        _runs(report, traces),
+        _made(report, folder),
+    )
+    return Page(report.plan.title or report.plan.name, tuple(block for part in parts for block in part))
+
+
+def _asked(report: Report) -> Iterator[Block]:
+    plan = report.plan
+    points, runs = plural(len(plan.points), "point"), plural(len(plan.configs), "run")
+    yield Paragraph(report.conclusion)
+    for warning in report.warnings:
+        yield Paragraph(warning, warning=True)
+    yield Heading("What was asked")
+    axes = list(plan.axes)
+    if labels := list(dict.fromkeys(point.label for point in plan.points if point.label)):
+        yield Points((", ".join(labels),), leads=("settings:",))
+    texts = {axis: list(dict.fromkeys(value_text(axis, point.values[axis]) for point in plan.points)) for axis in axes}
+    if axes:
+        yield Points(tuple(_values(values) for values in texts.values()), leads=tuple(f"{axis}:" for axis in axes))
+    redundant = len(plan.points) - len(plan.configs)
+    told = f", {redundant} of them answered by the run of another" if redundant else ""
+    yield Paragraph(f"{points}{told}: {runs}.")
+
+
+def _values(values: list[str]) -> str:
+    if len(values) <= MOST_VALUES:
+        return ", ".join(values)
+    return f"{values[0]} to {values[-1]}, {len(values)} values"
+
+
+def _outcomes(report: Report) -> Iterator[Block]:
+    plan, records = report.plan, report.records
+    found = {run_id: records.get(run_id) for run_id in plan.configs}
+    counts = Counter(record.result_word if record is not None else PENDING for record in found.values())
+    words = [*sorted(set(counts) - {*RULES, PENDING}), *(str(word) for word in (*RULES, PENDING) if counts[word])]
+    meanings = {str(outcome): rule for outcome, rule in RULES.items()} | {PENDING: "not run yet"}
+    rows = tuple((str(counts[word]), word, meanings.get(word, NO_RESULT)) for word in words)
+    yield Heading("Outcomes")
+    yield Grid(TextTable(title="", header=("runs", "outcome", "it means"), rows=rows), tuple(words))
+
+
+def _tables(report: Report) -> Iterator[Block]:
+    yield Heading("Tables")
+    yield Paragraph("Final validation losses in nats; any other outcome than learned is named.")
+    yield from grids(report.pivots, sorts=True)
+    if references := reference_losses(report.summary):
+        yield Paragraph(references)
+    yield Heading("Cells", 3)
+    yield Paragraph("Best first, dead last; means and intervals over survivors, medians with the dead as infinite.")
+    yield Grid(_without_zeros(cell_table(report.plan, report.summary)), sorts=True)
+
+
+def _without_zeros(table: TextTable) -> TextTable:
+    """Less the counts of outcomes that no cell has."""
+    kept = [
+        column
+        for column, name in enumerate(table.header)
+        if name not in COUNTS or any(row[column] != "0" for row in table.rows)
+    ]
+    header, *rows = [tuple(line[column] for column in kept) for line in (table.header, *table.rows)]
+    return replace(table, header=header, rows=tuple(rows))
+
+
+def _figures(report: Report, pictures: Mapping[str, bytes]) -> Iterator[Block]:
+    if pictures:
+        yield Heading("Figures")
+    for name, data in pictures.items():
+        yield Picture(f"figures/{name}.png", f"{name.replace('_', ' ')}: {report.plan.title or report.plan.name}", data)
+
+
+def _runs(report: Report, traces: Callable[[str], Traces]) -> Iterator[Block]:
+    grid = run_rows(report, traces)
+    yield Heading("Runs")
+    told = "Failed and dead runs first. A click on a run shows its losses by step."
+    ended = sum(record.result is not None for record in report.records.values())
+    more = f" The page holds the curves of the first {MOST_CURVES} of {ended}." if ended > MOST_CURVES else ""
+    yield Paragraph(told + more)
+    yield grid
+
+
+def _made(report: Report, folder: Path) -> Iterator[Block]:
+    yield Heading("How it was made")
+    if report.plan.argv:
+        yield Commands((shlex.join(["normexp", *report.plan.argv[1:]]),))
+    yield Paragraph("Its tables and this page again, from the stored runs:")
+    yield Commands((f"normexp report {shlex.quote(str(folder))}",))
+    if report.plan.source:
+        yield Folded("Config", (Commands(tuple(report.plan.source.splitlines())),))
+    values: dict[str, Counter[str]] = {}
+    for record in report.records.values():
+        for name, value in record.environment.items():
+            values.setdefault(name, Counter())[str(value)] += 1
+    rows = tuple((name, value, str(count)) for name, found in values.items() for value, count in found.most_common())
+    if rows:
+        yield Heading("Environment", 3)
+        yield Grid(TextTable(title="", header=("", "value", "runs"), rows=rows))

@@ -1,0 +1,93 @@
+"""A sweep's page: what stands in it, in which order, and curves that lose no spike."""
+
+import math
+from pathlib import Path
+
+import pytest
+import records
+from hypothesis import given
+from hypothesis import strategies as st
+
+from normexp.record import Traces
+from normexp.views import runrows, sweeppage, tables
+from normexp.views.conclusion import conclusion
+from normexp.views.pages import Commands, Folded, Grid, Heading
+from normexp.views.pivot import pivot
+from normexp.views.report import Report
+from normexp.views.runcurves import MOST_POINTS, run_curve, thinned
+from normexp.views.summary import summarize
+
+PLAN = records.plan({"position": ["pre", "post"], "lr": [1e-3, 1e-2, 0.1]})
+
+
+def report() -> Report:
+    a, b, c, d, e, _ = PLAN.configs.values()
+    ended = [records.done(a, 1.9), records.done(b, 10.5), records.done(c, 4.06), records.dead(d, 12), records.failed(e)]
+    found = {record.run_id: record for record in ended}
+    runs = tables.runs(PLAN, found)
+    return Report(
+        plan=PLAN,
+        records=found,
+        runs=runs,
+        summary=summarize(PLAN, runs),
+        conclusion=conclusion(PLAN, runs),
+        pivots=tuple(pivot(PLAN, runs)),
+        warnings=("runs were made with different torch",),
+    )
+
+
+def traces(run_id: str) -> Traces:
+    return report().records[run_id].traces or Traces(curve=())
+
+
+def test_runs_stand_by_how_badly_they_ended_with_the_curves_of_those_that_came_to_a_result() -> None:
+    grid = runrows.run_rows(report(), traces)
+    assert [row[1] for row in grid.table.rows] == ["failed", "nonfinite", "diverged", "plateau", "learned", "pending"]
+    assert list(grid.curves) == [row[0] for row in grid.table.rows[1:5]]
+    by_word = {row[1]: dict(zip(grid.table.header, row, strict=True)) for row in grid.table.rows}
+    assert by_word["failed"]["what broke, and where"] == "Traceback: it broke"
+    assert by_word["nonfinite"]["what broke, and where"] == "step 12: nan in loss blocks.3.ffn.fc1, layer 4"
+    assert by_word["learned"]["lr"] == "0.001"
+    assert by_word["learned"]["final loss"] == "1.900"
+    assert grid.curves[by_word["nonfinite"]["run"]]["death"] == 12
+
+
+def test_only_so_many_curves_are_on_a_page_and_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runrows, "MOST_CURVES", 2)
+    monkeypatch.setattr(sweeppage, "MOST_CURVES", 2)
+    page = sweeppage.page(report(), traces, {}, Path("results/made_up"))
+    grid = next(block for block in page.blocks if isinstance(block, Grid) and block.curves)
+    assert len(grid.curves) == 2
+    assert len(grid.table.rows) == 6
+    assert any("curves of the first 2 of 4" in getattr(block, "text", "") for block in page.blocks)
+
+
+def test_it_goes_from_what_was_asked_to_how_it_was_made() -> None:
+    page = sweeppage.page(report(), traces, {"curves": b"png"}, Path("results/made_up"))
+    headings = [block.text for block in page.blocks if isinstance(block, Heading) and block.level == 2]
+    assert headings == ["What was asked", "Outcomes", "Tables", "Figures", "Runs", "How it was made"]
+    outcomes = next(block for block in page.blocks if isinstance(block, Grid))
+    assert sum(int(row[0]) for row in outcomes.table.rows) == len(PLAN.configs)
+    assert outcomes.marks == ("failed", "nonfinite", "diverged", "plateau", "learned", "pending")
+    assert Commands(("normexp report results/made_up",)) in page.blocks
+    assert any(isinstance(block, Folded) and block.title == "Config" for block in page.blocks) == bool(PLAN.source)
+
+
+def test_a_run_without_a_result_has_no_curve() -> None:
+    failed = records.failed(next(iter(PLAN.configs.values())))
+    with pytest.raises(ValueError, match="no result"):
+        run_curve(failed, Traces(curve=()), "")
+
+
+@given(st.lists(st.floats(), max_size=1000))
+def test_thinning_keeps_extremes_and_what_is_not_finite_in_order(losses: list[float]) -> None:
+    points = list(enumerate(losses))
+    kept = thinned(points)
+    assert len(kept) <= MOST_POINTS
+    assert [step for step, _ in kept] == sorted({step for step, _ in kept})
+    assert any(loss is None for _, loss in kept) == any(not math.isfinite(loss) for loss in losses)
+    if losses and all(map(math.isfinite, losses)):
+        assert max(loss for _, loss in kept) == float(f"{max(losses):.4g}")
+        assert min(loss for _, loss in kept) == float(f"{min(losses):.4g}")
+    if len(losses) <= MOST_POINTS:
+        assert len(kept) == len(losses)
