@@ -51,6 +51,11 @@ class Search:
         """The results folder's name."""
         return f"{self.question.sweep.folder}+edge-{self.question.axis}"
 
+    @property
+    def title(self) -> str:
+        """What people read above it."""
+        return f"Where along {self.question.axis} it ceases to learn: {self.question.sweep.title}"
+
     def first(self, stored: Mapping[str, RunRecord], own: Iterable[str] = ()) -> Plan:
         """The plan to begin with: values that `stored` runs have answered, and those to look at next.
 
@@ -139,7 +144,7 @@ class Search:
         ]
         return Plan(
             name=f"{sweep.name}+edge-{axis}",
-            title=f"Where along {axis} it ceases to learn: {sweep.title}",
+            title=self.title,
             folder=self.folder,
             axes=(*self.axes, axis, "seed"),
             points=tuple(points),

@@ -47,6 +47,7 @@ class Machine:
         self.left = 10**9
         monkeypatch.setitem(EXECUTORS, "inline", self._execute)
         monkeypatch.setattr("normexp.views.report.write_figures", lambda store, report: None)
+        monkeypatch.setattr("os.fsync", lambda descriptor: None)
 
     def _execute(self, todo: Sequence[RunConfig], **rest: object) -> Iterator[Finished]:
         for config in todo:
@@ -99,16 +100,17 @@ def test_each_cell_is_bracketed_over_seeds_in_common_batches(machine: Machine, t
 
 
 def test_a_search_that_was_stopped_goes_on_and_runs_nothing_twice(machine: Machine, tmp_path: Path) -> None:
-    straight, edges, _ = machine.search(tmp_path / "a")
+    span = {"low": "1e-4", "high": "1"}
+    straight, edges, _ = machine.search(tmp_path / "a", **span)
     made = sorted(machine.made)
     machine.left = 20
-    stopped, half, _ = machine.search(tmp_path / "b")
+    stopped, half, _ = machine.search(tmp_path / "b", **span)
     first = list(machine.made)
     assert (stopped.exit_code, len(first)) == (130, 20)
     assert not all(edge.finished for edge in half)
     assert "not finished" in views.remark(next(edge for edge in half if not edge.finished))
     machine.left = 10**9
-    swept, again, _ = machine.search(tmp_path / "b")
+    swept, again, _ = machine.search(tmp_path / "b", **span)
     assert sorted([*first, *machine.made]) == made
     assert again == edges
     assert sorted(swept.report.records) == sorted(straight.report.records)
@@ -258,8 +260,8 @@ def test_the_table_gives_both_ends_with_k_of_n_and_says_what_a_bracket_hides() -
         ("pre", "up to", "0.011 (3 of 3)", "0.015 (1 of 3)", "5", "mixed at 0.003 (2 of 3)"),
         ("mix", "from", "0.003 (3 of 3)", "0.0001 (0 of 3)", "4", "learns only in between"),
         ("mix", "up to", "0.003 (3 of 3)", "0.004 (0 of 3)", "", ""),
-        ("glm", "at all", "0.0001 (3 of 3) to 0.1 (2 of 3)", "", "3", ""),
-        ("b2t", "nowhere", "", "0.0001 (0 of 3) to 0.1 (0 of 3)", "3", ""),
+        ("glm", "at every value", "0.0001 (3 of 3) to 0.1 (2 of 3)", "", "3", ""),
+        ("b2t", "at no value", "", "0.0001 (0 of 3) to 0.1 (0 of 3)", "3", ""),
     )
 
 
@@ -280,14 +282,17 @@ def test_the_conclusion_claims_no_more_than_the_brackets() -> None:
     assert "from which on it learns" not in views.conclusion(question(), [POST, PRE])
 
 
-CONFIG = f"name: tiny\nbase: {{{BASE}, order: 1, lr: 3e-2}}\n".replace("steps: 5", "steps: 40").replace("batch: 4", "batch: 16")
+CONFIG = f"name: tiny\nbase: {{{BASE}, order: 1, lr: 3e-2}}\n".replace("steps: 5", "steps: 40").replace(
+    "batch: 4", "batch: 16"
+)
 
 
 def test_real_runs_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     (tmp_path / "tiny.yaml").write_text(CONFIG)
     monkeypatch.chdir(tmp_path)
-    asked = ["normexp", "edge", "tiny.yaml", "lr=3e-2", "--axis", "init_gain", "--seeds", "1", "--executor", "inline"]
-    asked += ["--low", "1", "--high", "1e30", "--resolution", "1e9"]
+    monkeypatch.setattr("normexp.views.report.write_figures", lambda store, report: None)
+    asked = ["normexp", "edge", "tiny.yaml", "batch=8", "--axis", "lr", "--seeds", "1", "--executor", "inline"]
+    asked += ["--low", "3e-2", "--high", "1e30", "--resolution", "1e9"]
     monkeypatch.setattr("sys.argv", [*asked, "--dry-run"])
     assert _main() == 0
     assert "at most" in capsys.readouterr().out
@@ -295,15 +300,15 @@ def test_real_runs_from_the_command_line(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("sys.argv", asked)
     assert _main() == 0
     told = capsys.readouterr()
-    folder = tmp_path / "results" / "tiny+lr=0.03+edge-init_gain"
+    folder = tmp_path / "results" / "tiny+batch=8+edge-lr"
     assert {"manifest.json", "runs", "points.csv", "edge.csv", "edge.md"} <= {path.name for path in folder.iterdir()}
     assert {f"edge.{suffix}" for suffix in ("svg", "png", "csv")} <= {p.name for p in (folder / "figures").iterdir()}
     runs = len(list((folder / "runs").iterdir()))
     assert f"{runs} runs; the grid of this resolution has 5." in told.out
-    assert "It learns up to init_gain" in told.out
+    assert "It learns up to lr 0.03 (1 of 1) but not at" in told.out
     monkeypatch.setattr("sys.argv", ["normexp", "report", str(folder)])
     assert _main() == 0
-    assert Store(folder).read_plan().title.startswith("Where along init_gain it ceases to learn")
+    assert Store(folder).read_plan().title.startswith("Where along lr it ceases to learn")
     monkeypatch.setattr("sys.argv", ["normexp", "edge", "tiny.yaml", "--axis", "heads"])
     assert _main() == 2
 

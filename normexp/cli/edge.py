@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,9 +13,12 @@ import typer
 from normexp.cli import options as common
 
 if TYPE_CHECKING:
+    from normexp.execute.events import Event
     from normexp.plan import Plan
     from normexp.record import RunRecord
+    from normexp.run import RunConfig
     from normexp.search import Search
+    from normexp.sweep import Listener
     from normexp.work import Options
 
 
@@ -85,8 +89,7 @@ def _show_dry_run(search: Search, plan: Plan, stored: Mapping[str, RunRecord], o
     from normexp.cli.show import show
     from normexp.sweep import check
     from normexp.views.edge import asked_text
-    from normexp.views.labels import plural
-    from normexp.views.live import duration
+    from normexp.views.labels import duration, plural
 
     check(plan, options)
     todo = [config for run_id, config in plan.configs.items() if run_id not in stored]
@@ -100,34 +103,63 @@ def _show_dry_run(search: Search, plan: Plan, stored: Mapping[str, RunRecord], o
     )
 
 
+class _Rounds:
+    """Follows a search: its rounds one after the other, each as a sweep."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.names: dict[str, str] = {}
+        self.view: Listener | None = None
+
+    def begin(self, todo: Sequence[RunConfig], *, done: int, failed: int, reused: int) -> None:
+        from normexp.cli.show import screen
+        from normexp.views.live import View
+
+        self.view = View(screen(), self.names, self.folder)
+        self.view.begin(todo, done=done, failed=failed, reused=reused)
+
+    def event(self, event: Event) -> None:
+        if self.view is not None:
+            self.view.event(event)
+
+    def end(self) -> None:
+        if self.view is not None:
+            self.view.end()
+
+
 def _execute(search: Search, plan: Plan, stored: Mapping[str, RunRecord], options: Options) -> int:
     """Run round by round under the live view, then write and print what was found. Returns the exit code."""
-    from normexp.cli.show import say, screen, show
+    from normexp.cli.show import say, show
+    from normexp.results.store import StorageError, Store
     from normexp.sweep import run_sweep
     from normexp.views import edge as views
     from normexp.views.console import Encodable, Uncut
-    from normexp.views.live import View, names_of
+    from normexp.views.live import names_of
 
-    names = names_of(plan)
+    store, question = Store(options.out / plan.folder), search.question
+    listener = _Rounds(store.folder)
+    listener.names |= names_of(plan)
 
     def grow(records: Mapping[str, RunRecord]) -> Plan | None:
         larger = search.grow(records)
-        if larger is not None:
-            names.update(names_of(larger))
-            left = sum(not edge.finished for edge in search.edges(records))
-            say(f"next values of {search.question.axis} in {left} of {len(search.edges(records))} cells")
+        if larger is None:
+            views.write(store, search, records)  # before the figures are, for the report shows it among them
+            return None
+        listener.names |= names_of(larger)
+        edges = search.edges(records)
+        say(f"next values of {question.axis} in {sum(not edge.finished for edge in edges)} of {len(edges)} cells")
         return larger
 
-    swept = run_sweep(plan, options, View(screen(), names), grow)
-    records, question = swept.report.records, search.question
+    swept = run_sweep(plan, options, listener, grow)
+    records = swept.report.records
+    if swept.stopped:
+        with suppress(StorageError):  # told already, if the disk is full
+            views.write(store, search, records)
     edges = search.edges(records)
-    ended = search.ended(records)
+    before = len(search.ended(records) & set(stored))
+    cost = views.cost(search, records) + (f" {before} of them were stored before." if before else "")
     words = views.conclusion(question, edges)
-    cost = views.cost(len(ended), search.grid_runs)
-    views.write(swept.store, swept.report.plan.title, question, edges, [words, cost])
-    before = len(ended & set(stored))
-    reused = f" {before} of them were stored before." if before else ""
-    show(Uncut(views.table(question, edges)), Encodable(words, "bold"), cost + reused, f"Files: {swept.store.folder}")
+    show(Uncut(views.table(question, edges)), Encodable(words, "bold"), cost, f"Files: {store.folder}")
     if swept.message:
         say(swept.message)
     return swept.exit_code

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from normexp.bisection import Finding, Number
 from normexp.edge import Edge, Question, Share
+from normexp.record import RunRecord
 from normexp.results.store import FIGURES, Store
+from normexp.search import Search
 from normexp.views import tables
 from normexp.views.labels import listed, plural, value_text, values_text
 from normexp.views.markdown import escape, table_text
@@ -81,8 +83,8 @@ def _without(edge: Edge) -> tuple[str, str, str]:
     """The line of a cell without a border."""
     both = " to ".join(share_text(share) for share in (*edge.shares[:1], *edge.shares[1:][-1:]))
     if edge.finding is Finding.EVERYWHERE:
-        return "at all", both, ""
-    return ("nowhere", "", both) if edge.finding is Finding.NOWHERE else ("open", "", "")
+        return "at every value", both, ""
+    return ("at no value", "", both) if edge.finding is Finding.NOWHERE else ("open", "", "")
 
 
 def remark(edge: Edge) -> str:
@@ -136,10 +138,11 @@ def _which(matching: Sequence[Edge], edges: Sequence[Edge]) -> str:
         return "It"
     if len(matching) == len(edges):
         return f"Each of the {len(edges)} cells"
-    return listed([f"The cell {_name(edge)}" if index == 0 else _name(edge) for index, edge in enumerate(matching)])
+    return listed([f"The cell {name_of(edge)}" if index == 0 else name_of(edge) for index, edge in enumerate(matching)])
 
 
-def _name(edge: Edge) -> str:
+def name_of(edge: Edge) -> str:
+    """A cell in words; empty where it is the only one."""
     return values_text({key: value for key, value in edge.values.items() if key != "label" or value})
 
 
@@ -149,7 +152,7 @@ def _compared(question: Question, kind: str, found: Sequence[tuple[Edge, Share, 
     by_value = sorted(found, key=lambda item: (item[1].value, item[2].value))
     (lowest, low_good, low_bad), (highest, high_good, high_bad) = by_value[0], by_value[-1]
     if len(found) == 1:
-        name = f"With {_name(lowest)} it" if _name(lowest) else "It"
+        name = f"With {name_of(lowest)} it" if name_of(lowest) else "It"
         ending = "but not at" if kind == UP_TO else "on, but not at"
         return f"{name} learns {kind} {axis} {share_text(low_good)} {ending} {share_text(low_bad)}."
     least, most = max(low_good.value, low_bad.value), min(high_good.value, high_bad.value)
@@ -161,8 +164,8 @@ def _compared(question: Question, kind: str, found: Sequence[tuple[Edge, Share, 
         f"at least {most - least:g} more" if question.span.whole else f"at least {_floor(most / least)} times as high"
     )
     return (
-        f"{what} is lowest with {_name(lowest)} ({_bracket(low_good, low_bad)})"
-        f" and highest with {_name(highest)} ({_bracket(high_good, high_bad)}): {apart}."
+        f"{what} is lowest with {name_of(lowest)} ({_bracket(low_good, low_bad)})"
+        f" and highest with {name_of(highest)} ({_bracket(high_good, high_bad)}): {apart}."
     )
 
 
@@ -176,9 +179,9 @@ def _floor(factor: float) -> str:
     return f"{math.floor(factor / unit + 1e-9) * unit:.6g}"
 
 
-def cost(runs: int, grid_runs: int) -> str:
+def cost(search: Search, records: Mapping[str, RunRecord]) -> str:
     """The runs behind the brackets, and those of the grid that is as fine."""
-    return f"{plural(runs, 'run')}; the grid of this resolution has {grid_runs}."
+    return f"{plural(len(search.ended(records)), 'run')}; the grid of this resolution has {search.grid_runs}."
 
 
 def borders_frame(edges: Sequence[Edge]) -> pd.DataFrame:
@@ -209,15 +212,17 @@ def shares_frame(question: Question, edges: Sequence[Edge]) -> pd.DataFrame:
     return tables.frame(rows, [*edges[0].values, question.axis, "learned", "seeds", "failed", "verdict"])
 
 
-def write(store: Store, title: str, question: Question, edges: Sequence[Edge], words: Sequence[str]) -> None:
-    """Write edge.md, edge.csv and the figure with its data. `words` open the document. Raises StorageError."""
+def write(store: Store, search: Search, records: Mapping[str, RunRecord]) -> None:
+    """Write edge.md, edge.csv and the figure with its data. Raises StorageError."""
     from normexp.views.canvas import render
     from normexp.views.edgefigure import draw
 
+    question, edges = search.question, search.edges(records)
     found = table(question, edges)
-    parts = [f"# {escape(title)}", *map(escape, words), escape(found.title), table_text(found), escape(found.note)]
+    words = (conclusion(question, edges), cost(search, records), found.title)
+    parts = [f"# {escape(search.title)}", *map(escape, words), table_text(found), escape(found.note)]
     store.write_derived("edge.md", "\n\n".join(parts) + "\n")
     store.write_derived("edge.csv", tables.to_csv(borders_frame(edges)))
-    for suffix, content in render(draw(title, question, edges)).items():
+    for suffix, content in render(draw(search.title, question, edges), dpi=180).items():
         store.write_derived(f"{FIGURES}/edge.{suffix}", content)
     store.write_derived(f"{FIGURES}/edge.csv", tables.to_csv(shares_frame(question, edges)))

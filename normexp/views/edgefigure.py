@@ -13,36 +13,37 @@ from matplotlib.ticker import MaxNLocator
 
 from normexp.bisection import Finding
 from normexp.edge import Edge, Question, Share
-from normexp.views.canvas import COLORS, GREY, PLAIN_NUMBERS, STYLE
-from normexp.views.edge import ends, number_text
-from normexp.views.labels import plural, shown, values_text
+from normexp.views.canvas import PLAIN_NUMBERS
+from normexp.views.edge import ends, name_of, number_text
+from normexp.views.labels import plural
+from normexp.views.look import Look
+from normexp.views.panelgrid import wrapped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_CELLS = 40
-LINE_INCHES = 0.36
-LEARNS: dict[str, Any] = {"color": COLORS[0], "marker": "o", "markersize": 6, "linestyle": "none"}
-FAILS: dict[str, Any] = {"color": COLORS[1], "marker": "X", "markersize": 7, "linestyle": "none"}
-OPEN: dict[str, Any] = {"color": GREY, "marker": "D", "markerfacecolor": "white", "linestyle": "none"}
-BAR: dict[str, Any] = {"color": COLORS[0], "linewidth": 7, "alpha": 0.35, "solid_capstyle": "butt"}
-BETWEEN: dict[str, Any] = {"color": "black", "linewidth": 1.6}
-MARKS = {True: LEARNS, False: FAILS, None: OPEN}
+CELL_INCHES = 0.34
+NAME_SHARE = 0.26
+"""Of the width, for the names of the cells."""
 
 
-def draw(title: str, question: Question, edges: Sequence[Edge]) -> Figure:
+def draw(title: str, question: Question, edges: Sequence[Edge], look: Look | None = None) -> Figure:
     """A line a cell (the first `MOST_CELLS`), in order from the top; k/n at the ends of each border."""
-    drawn = edges[:MOST_CELLS]
-    rest = len(edges) - len(drawn)
-    names = [values_text({key: value for key, value in edge.values.items() if value != ""}) for edge in drawn]
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(8.5, 1.5 + LINE_INCHES * len(drawn)), layout="constrained")
-        figure.suptitle(shown(title) + (f" ({plural(rest, 'cell')} not drawn)" if rest else ""), fontsize=11)
+    look = look or Look()
+    drawn, rest = edges[:MOST_CELLS], max(0, len(edges) - MOST_CELLS)
+    headline = title + (f" ({plural(rest, 'cell')} not drawn)" if rest else "")
+    names = [wrapped(name_of(edge), look.letters(look.width.inches * NAME_SHARE, look.small)) for edge in drawn]
+    taken = sum(max(1, name.count("\n") + 1, len(ends(edge))) for name, edge in zip(names, drawn, strict=True))
+    with mpl.rc_context(look.style):
+        figure = Figure(figsize=(look.width.inches, 1.1 + CELL_INCHES * taken), layout="constrained")
+        figure.suptitle(wrapped(headline, look.letters(look.width.inches, look.width.points * 1.2)))
         ax = figure.subplots()
+        marks = _marks(look)
         for line, edge in enumerate(drawn):
-            _draw_cell(ax, line, edge, question)
+            _draw_cell(ax, line, edge, question, look)
         ax.set(xlabel=question.axis, ylim=(len(drawn) - 0.4, -0.6))
-        ax.set_yticks(range(len(drawn)), [shown(name) for name in names])
+        ax.set_yticks(range(len(drawn)), names)
         ax.tick_params(axis="y", length=0)
         ax.spines["left"].set_visible(False)
         if question.span.whole:
@@ -50,57 +51,86 @@ def draw(title: str, question: Question, edges: Sequence[Edge]) -> Figure:
         else:
             ax.set_xscale("log")
             ax.xaxis.set_major_formatter(PLAIN_NUMBERS)
-        handles = _handles(question, drawn)
+        handles = _handles(question, drawn, look, marks)
         place: Any = "outside lower center"
-        figure.legend(handles.values(), handles.keys(), loc=place, ncol=len(handles), frameon=False, fontsize=8)
+        figure.legend(handles.values(), handles.keys(), loc=place, ncols=len(handles), frameon=False)
     return figure
 
 
-def _draw_cell(ax: Axes, line: int, edge: Edge, question: Question) -> None:
-    ax.plot([question.span.low, question.span.high], [line, line], color=GREY, linewidth=0.5, alpha=0.5, zorder=0)
+def _marks(look: Look) -> dict[bool | None, dict[str, Any]]:
+    """How a value that was run is marked, by its verdict."""
+    learns, fails, *_ = look.theme.colors
+    size = look.width.points * 0.7
+    shared = {"linestyle": "none", "markeredgecolor": look.theme.ground, "markeredgewidth": 0.4}
+    return {
+        True: {"color": learns, "marker": "o", "markersize": size, **shared},
+        False: {"color": fails, "marker": "X", "markersize": size * 1.15, **shared},
+        None: {
+            "color": look.theme.grey,
+            "marker": "D",
+            "markersize": size * 0.8,
+            "linestyle": "none",
+            "fillstyle": "none",
+        },
+    }
+
+
+def _draw_cell(ax: Axes, line: int, edge: Edge, question: Question, look: Look) -> None:
+    marks, theme, points = _marks(look), look.theme, look.width.points
+    ax.plot([question.span.low, question.span.high], [line, line], color=theme.grey, linewidth=0.4, zorder=0)
     decided = [share for share in edge.shares if share.verdict is not None]
+    bar: dict[str, Any] = {"color": theme.colors[0], "linewidth": points, "alpha": 0.3, "solid_capstyle": "butt"}
     for low, high in pairwise(decided):
         if low.verdict and high.verdict:
-            ax.plot([low.value, high.value], [line, line], **BAR)
+            ax.plot([low.value, high.value], [line, line], **bar)
     for low, high in edge.borders:
-        ax.plot([low.value, high.value], [line, line], **BETWEEN)
+        ax.plot([low.value, high.value], [line, line], **_between(look))
     for share in edge.shares:
-        ax.plot([share.value], [line], **MARKS[share.verdict], zorder=4, clip_on=False)
-    for low, high in {tuple(sorted(both, key=_value)): None for _, *both in ends(edge)}:
-        _count(ax, line, low, "right")
-        _count(ax, line, high, "left")
+        ax.plot([share.value], [line], **marks[share.verdict], zorder=4, clip_on=False)
+    for share, side in _counted(edge).values():
+        shift = {"right": points / 2, "left": -points / 2, "center": 0}[side]
+        where: dict[str, Any] = {"textcoords": "offset points", "ha": side, "size": look.small}
+        where |= {"color": marks[share.verdict]["color"], "annotation_clip": False}
+        ax.annotate(f"{share.learned}/{share.seeds}", (share.value, line), (shift, points * 0.55), **where)
+    beside: dict[str, Any] = {"textcoords": "offset points", "va": "center", "size": look.small}
+    told = _told(edge)
+    ax.annotate(told, (1.0, line), (8, 0), xycoords=("axes fraction", "data"), annotation_clip=False, **beside)
+
+
+def _between(look: Look) -> dict[str, Any]:
+    return {"color": look.theme.ink, "linewidth": 1.4}
+
+
+def _counted(edge: Edge) -> dict[float, tuple[Share, str]]:
+    """The marks with k/n above them, by value, and on which side it ends: the outer one, where a bracket is narrow."""
     if not edge.borders:
-        for share in {id(share): share for share in (*edge.shares[:1], *edge.shares[-1:])}.values():
-            _count(ax, line, share, "center")
-    beside: dict[str, Any] = {"textcoords": "offset points", "va": "center", "size": 7.5, "annotation_clip": False}
-    ax.annotate(_told(edge), (1.0, line), (8, 0), xycoords=("axes fraction", "data"), **beside)
-
-
-def _value(share: Share) -> float:
-    return share.value
-
-
-def _count(ax: Axes, line: int, share: Share, side: str) -> None:
-    """k/n above a mark, on its outer side, so that those of a narrow bracket do not meet."""
-    color, shift = MARKS[share.verdict]["color"], {"right": 4, "left": -4, "center": 0}[side]
-    where: dict[str, Any] = {"textcoords": "offset points", "ha": side, "size": 7, "color": color}
-    ax.annotate(f"{share.learned}/{share.seeds}", (share.value, line), (shift, 5), annotation_clip=False, **where)
+        return {share.value: (share, "center") for share in (*edge.shares[:1], *edge.shares[-1:])}
+    counted: dict[float, tuple[Share, str]] = {}
+    for _, *both in ends(edge):
+        for share, side in zip(sorted(both, key=lambda share: share.value), ("right", "left"), strict=True):
+            counted[share.value] = (share, "center" if share.value in counted else side)
+    return counted
 
 
 def _told(edge: Edge) -> str:
-    """`learns up to 0.003, not at 0.005`, in half a line."""
+    """`up to 0.003, not 0.005`, a line a border."""
     if edge.finding in (Finding.EVERYWHERE, Finding.NOWHERE):
-        return "learns at all" if edge.finding is Finding.EVERYWHERE else "learns nowhere"
+        return "at every value run" if edge.finding is Finding.EVERYWHERE else "at no value run"
     told = [f"{kind} {number_text(good.value)}, not {number_text(bad.value)}" for kind, good, bad in ends(edge)]
     return "\n".join(told) or "open"
 
 
-def _handles(question: Question, drawn: Sequence[Edge]) -> dict[str, Line2D]:
+def _handles(
+    question: Question, drawn: Sequence[Edge], look: Look, marks: dict[bool | None, dict[str, Any]]
+) -> dict[str, Line2D]:
     shares = [share for edge in drawn for share in edge.shares]
-    needed = f" (at least {question.needed} of {plural(len(question.seeds), 'seed')})"
-    names = {True: f"learns{needed}", False: "does not", None: "no verdict"}
-    looks = {verdict: look for verdict, look in MARKS.items() if any(share.verdict is verdict for share in shares)}
-    handles = {names[verdict]: Line2D([], [], **look) for verdict, look in looks.items()}
+    names = {
+        True: f"learns (k/n: at least {question.needed} of {plural(len(question.seeds), 'seed')})",
+        False: "does not",
+        None: "no verdict",
+    }
+    shown = [verdict for verdict in marks if any(share.verdict is verdict for share in shares)]
+    handles = {names[verdict]: Line2D([], [], **marks[verdict]) for verdict in shown}
     if any(edge.borders for edge in drawn):
-        handles["a border lies in between"] = Line2D([], [], **BETWEEN)
+        handles["between them: a border, not run"] = Line2D([], [], **_between(look))
     return handles
