@@ -166,7 +166,7 @@ def told(text: str, *overrides: str) -> tuple[list[str], list[str]]:
 @given(key=st.sampled_from([*KEYS]), text=ONE | SEVERAL | BUILT)
 def test_any_override_means_what_its_text_means_in_the_file(key: str, text: str) -> None:
     by_file, by_override = told(f"grid:\n  {key}: {text}\n"), told("title: x", f"{key}={text}")
-    if text.startswith("#"):
+    if text.startswith(("#", "&")):
         assert "the value of" in by_override[1][0], "of an override, an empty value is a slip"
     else:
         assert by_override == by_file
