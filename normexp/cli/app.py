@@ -15,6 +15,7 @@ from normexp.cli import (
     claims,
     collapse,
     compare,
+    completion,
     convert,
     edge,
     export,
@@ -35,8 +36,10 @@ app = typer.Typer(
     help="Does this deep network train, and if it does not, when, where and why does it break?",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.callback()(completion.program)
 app.command(cls=sweep.SweepCommand)(sweep.sweep)
 for command in (collapse.collapse, views.list_sweeps, views.report, views.schemes):
     app.command(name=command.__name__.removesuffix("_sweeps"))(command)
@@ -69,7 +72,7 @@ def main() -> None:
     _open_streams()
     try:
         try:
-            app()
+            completion.answer(typer.main.get_command(app)) if completion.VARIABLE in os.environ else app()
         finally:
             sys.stdout.flush()
     except UserError as fault:

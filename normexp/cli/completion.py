@@ -1,0 +1,213 @@
+"""Completion of the command line in bash, zsh and fish.
+
+The script that `normexp --show-completion SHELL` prints calls the program with what is typed so far, in the variables
+_NORMEXP_COMPLETE (complete_bash, ...), COMP_WORDS (a word a line) and COMP_CWORD (the number of the word at the
+cursor), and gets a candidate a line. No file of the user's is run or parsed for it, and torch is not imported.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from normexp.cli import candidates
+from normexp.cli.candidates import Asked, Candidate
+from normexp.errors import UserError
+
+VARIABLE = "_NORMEXP_COMPLETE"
+
+BASH = """\
+_normexp_completion() {
+    mapfile -t COMPREPLY < <(
+        IFS=$'\\n'
+        _NORMEXP_COMPLETE=complete_bash COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD "$1" 2>/dev/null
+    )
+    if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *[=/.] ]]; then compopt -o nospace; fi
+}
+complete -o bashdefault -o default -F _normexp_completion normexp
+"""
+ZSH = """\
+#compdef normexp
+_normexp() {
+    local -a found open
+    found=("${(@f)$(_NORMEXP_COMPLETE=complete_zsh COMP_WORDS="${(pj:\\n:)${(@Q)words[1,CURRENT]}}" \\
+        COMP_CWORD=$((CURRENT - 1)) ${words[1]} 2>/dev/null)}")
+    found=(${found:#})
+    if (( ! ${#found} )); then _files; return; fi
+    open=(${(M)found:#*[=/.]:*})
+    found=(${found:#*[=/.]:*})
+    (( ${#found} )) && _describe normexp found
+    (( ${#open} )) && _describe normexp open -S ''
+}
+if [ "$funcstack[1]" = _normexp ]; then _normexp "$@"; else compdef _normexp normexp; fi
+"""
+FISH = """\
+function __normexp_complete
+    set -l words (commandline -opc) (commandline -ct)
+    set -lx _NORMEXP_COMPLETE complete_fish
+    set -lx COMP_WORDS (string join \\n -- $words | string collect)
+    set -lx COMP_CWORD (math (count $words) - 1)
+    set -l found (normexp 2>/dev/null)
+    if set -q found[1]
+        string join \\n -- $found
+    else
+        __fish_complete_path (commandline -ct)
+    end
+end
+complete --command normexp --no-files --arguments '(__normexp_complete)'
+"""
+SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What is typed: the words before the cursor, and the one at it; `kept` of that the shell does not replace."""
+
+    words: tuple[str, ...]
+    incomplete: str
+    kept: str = ""
+
+
+def show(shell: str | None) -> None:
+    """Print a shell's script, and end the program. Raises UserError."""
+    if shell is None:
+        return
+    if shell not in SCRIPTS:
+        raise UserError(f"--show-completion {shell}: there are {', '.join(SCRIPTS)}")
+    sys.stdout.write(SCRIPTS[shell])
+    raise typer.Exit
+
+
+def program(
+    show_completion: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHELL",
+            help="Print the script that makes bash, zsh or fish complete commands, keys, schemes and runs.",
+            is_eager=True,
+            callback=show,
+        ),
+    ] = None,
+) -> None:
+    """Options of the program itself."""
+
+
+def answer(root: Any) -> None:
+    """Print the candidates for the line in the environment; `root` is the program as a group of commands."""
+    shell = os.environ[VARIABLE].removeprefix("complete_")
+    if shell not in SCRIPTS:
+        return
+    line = read(os.environ.get("COMP_WORDS", ""), os.environ.get("COMP_CWORD", ""), splits=shell == "bash")
+    for candidate in found(root, line):
+        value = candidate.value.removeprefix(line.kept) if line.kept else candidate.value
+        sys.stdout.write(_told(shell, value, candidate.help) + "\n")
+
+
+def _told(shell: str, value: str, help: str) -> str:
+    if shell == "bash":
+        return value
+    help = " ".join(help.split())
+    if shell == "fish":
+        return f"{value}\t{help}" if help else value
+    escaped = value.replace("\\", "\\\\").replace(":", "\\:")
+    return f"{escaped}:{help}"
+
+
+def read(text: str, number: str, *, splits: bool) -> Line:
+    """The line of COMP_WORDS and COMP_CWORD; bash `splits` words at `=`, which are joined again."""
+    given = text.split("\n") if "\n" in text else text.split(" ")
+    at = int(number) if number.isdigit() else len(given) - 1
+    given = [*given, *[""] * (at + 1 - len(given))][: at + 1]
+    if not splits:
+        return Line(tuple(given[1:-1]), given[-1] if at else "")
+    words: list[str] = []
+    glued = False
+    for word in given:
+        if words and (glued or word == "="):
+            words[-1] += word
+        else:
+            words.append(word)
+        glued = word == "="
+    last = words[-1]
+    typed = "" if given[-1] == "=" else given[-1]
+    return Line(tuple(words[1:-1]), last, last.removesuffix(typed) if typed else last * (given[-1] == "="))
+
+
+def found(root: Any, line: Line) -> Iterator[Candidate]:
+    """What may stand at the cursor and begins as what is typed there."""
+    name = next((word for word in line.words if not word.startswith("-")), None)
+    if name is None:
+        choices = [Candidate(name, command.get_short_help_str(80)) for name, command in root.commands.items()]
+        yield from _starting([*choices, *_options(root, line)], line.incomplete)
+    elif name in root.commands:
+        yield from _of_command(name, root.commands[name], line)
+
+
+def _of_command(name: str, command: Any, line: Line) -> Iterator[Candidate]:
+    options = {opt: param for param in command.params for opt in (*param.opts, *param.secondary_opts)}
+    asked, pending = _before(name, options, line)
+    incomplete = line.incomplete
+    if pending is not None:
+        yield from _starting(candidates.of_option(pending, asked, incomplete), incomplete)
+    elif incomplete.startswith("-") and "=" in incomplete:
+        option, _, value = incomplete.partition("=")
+        if option in options:
+            values = candidates.of_option(options[option], asked, value)
+            yield from _starting([Candidate(f"{option}={item.value}", item.help) for item in values], incomplete)
+    elif incomplete.startswith("-"):
+        yield from _starting(_options(command, line), incomplete)
+    else:
+        arguments = [param for param in command.params if param.param_type_name == "argument"]
+        place = _argument(arguments, len(asked.places))
+        yield from _starting(candidates.of_argument(place, asked, incomplete) if place else (), incomplete)
+
+
+def _before(name: str, options: Mapping[str, Any], line: Line) -> tuple[Asked, Any]:
+    """What stands before the cursor, and the option whose value comes next, if one does."""
+    given: dict[str, str] = {}
+    places: list[str] = []
+    pending: Any = None
+    for word in line.words[line.words.index(name) + 1 :]:
+        option, equals, value = word.partition("=")
+        param = options.get(option) if word.startswith("-") else None
+        if pending is not None:
+            given[pending.name], pending = word, None
+        elif param is not None and not param.is_flag and not equals:
+            pending = param
+        elif param is not None:
+            given[param.name] = value
+        elif not word.startswith("-"):
+            places.append(word)
+    return Asked(command=name, places=tuple(places), given=given), pending
+
+
+def _argument(arguments: Sequence[Any], count: int) -> Any:
+    """The argument that the next word belongs to."""
+    for param in arguments:
+        if param.nargs == -1 or count < param.nargs:
+            return param
+        count -= param.nargs
+    return None
+
+
+def _options(command: Any, line: Line) -> list[Candidate]:
+    """Options by their long names, once each unless they may be repeated."""
+    if not line.incomplete.startswith("-"):
+        return []
+    return [
+        Candidate(max(names, key=len), param.help or "")
+        for param in command.params
+        if param.param_type_name == "option" and not param.hidden
+        for names in (param.opts, param.secondary_opts)
+        if names and (param.multiple or not any(word.partition("=")[0] in names for word in line.words))
+    ]
+
+
+def _starting(choices: Iterable[Candidate], incomplete: str) -> Iterator[Candidate]:
+    """Those that go on from what is typed, each once."""
+    yield from {choice.value: choice for choice in choices if choice.value.startswith(incomplete)}.values()
