@@ -18,14 +18,16 @@ from typing import TYPE_CHECKING, Any
 from normexp import plugins
 from normexp.config import given, grid
 from normexp.errors import UserError
+from normexp.execute.cluster import LOCAL
 from normexp.execute.events import Event, Finished, Progress
-from normexp.execute.executors import EXECUTORS, Executor
+from normexp.execute.executors import chosen
 from normexp.execute.jobs import default_jobs
 from normexp.execute.worker import Job
 from normexp.plan import Plan
 from normexp.record import RunRecord
 from normexp.results.store import MANIFEST, Store
 from normexp.run import RunConfig
+from normexp.shard import parse
 from normexp.sweep import Listener, check_tasks, run_sweep
 from normexp.views import report as reports
 from normexp.views import tables
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 
 RESULTS = "results"
 """Folder of all results, unless told otherwise."""
+NO_LIMIT = 100_000
+"""As jobs: as many as the workers of a scheduler elsewhere take."""
 
 
 def run(
@@ -57,7 +61,8 @@ def run(
     Raises UserError where the task has nothing to learn or does not fit into memory, or the executor is unknown.
     """
     job = Job(plugins.loaded(), plain=plain, losses=check_tasks([config]))
-    events = executor_of(executor)([config.canonical()], jobs=1, timeout_seconds=timeout_seconds, work=job)
+    execute = chosen(executor, None)
+    events = execute([config.canonical()], jobs=1, timeout_seconds=timeout_seconds, work=job)
     with closing(events):
         for event in events:
             if isinstance(event, Finished):
@@ -120,6 +125,8 @@ def sweep(
     scale: float = 1.0,
     max_runs: int = grid.MAX_RUNS,
     executor: str = "processes",
+    scheduler: str | None = None,
+    shard: str | None = None,
     timeout_seconds: float | None = None,
     only: str | Sequence[str] = (),
     retry_failed: bool = False,
@@ -135,6 +142,7 @@ def sweep(
 
     `config` is a path, YAML text, or a dict of the same form: {"base": {"depth": 4}, "grid": {"lr": [1e-3, 1e-2]}}.
     `overrides` are texts, "steps=100". `jobs` runs at a time, by default as many as there are processors.
+    `shard`, "2/4", makes that share of the runs, in a folder of its own.
     `plugin` files are loaded for the rest of the process. With `progress`, the command's live view on standard
     error, or whoever follows it.
 
@@ -143,10 +151,13 @@ def sweep(
     for path in _listed(plugin):
         plugins.add(plugins.read(Path(path)))
     plan = grid.plan(given.read(config, _listed(overrides), scale=scale), max_runs=max_runs)
+    if shard is not None:
+        plan = plan.part(parse(shard))
     options = Options(
         out=Path(out),
-        jobs=jobs or default_jobs(),
+        jobs=jobs or (default_jobs() if scheduler in (None, LOCAL) else NO_LIMIT),
         executor=executor,
+        scheduler=scheduler,
         timeout_seconds=timeout_seconds,
         only=tuple(_listed(only)),
         retry_failed=retry_failed,
@@ -193,13 +204,6 @@ def _of_all(out: Path) -> pd.DataFrame:
     if not frames:
         raise UserError(f"{out} is no sweep's folder, holds none, and is no CSV file")
     return pd.concat(frames, ignore_index=True)
-
-
-def executor_of(name: str) -> Executor:
-    """A row of the table of executors. Raises UserError."""
-    if name not in EXECUTORS:
-        raise UserError(f"executor {name}: there are {', '.join(EXECUTORS)}")
-    return EXECUTORS[name]
 
 
 class _Quiet:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 COMPARED = ("normexp", "torch", "numpy", "cpu_capability", "torch_threads")
 """What of a run's environment must agree for losses to be comparable bit by bit."""
 NAMED_STRAYS = 5
+_drawing = threading.Lock()
+"""Held while a figure is drawn: matplotlib's settings belong to the whole process, and sweeps may run in threads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +117,9 @@ def write_figures(store: Store, report: Report) -> None:
     traces = _traces(store)
     source = Source(plan=report.plan, records=report.records, runs=report.runs, traces=traces)
     for _, kind, made in fitting(source):
-        _write_figure(store, kind.file, render(draw(made)), made.data)
+        with _drawing:
+            images = render(draw(made))
+        _write_figure(store, kind.file, images, made.data)
     page = sweeppage.page(report, traces, reportfiles.pictures(store.folder), store.folder)
     store.write_derived(reportfiles.WEBPAGE, html(page))
 
