@@ -1,4 +1,4 @@
-"""Figures: the numbers that they show, the places of lines, and the same bytes each time."""
+"""Figures as drawn: crosses and words in their places, nothing cut off, and the same bytes each time."""
 
 from __future__ import annotations
 
@@ -19,24 +19,31 @@ from normexp.plan import Plan
 from normexp.record import RunRecord, Traces
 from normexp.results.store import Store
 from normexp.views import figuredata, report, tables
-from normexp.views.canvas import PNG_COLORS, LossAxis, line_styles
-from normexp.views.figures import draw_curves, draw_layer_signal, draw_lr_sensitivity, render
+from normexp.views.canvas import PNG_COLORS, LossAxis
+from normexp.views.chart import Chart, Map
+from normexp.views.figurechoice import Choice, Source
+from normexp.views.figurekinds import KINDS, compute
+from normexp.views.figures import draw, draw_layer_signal, render
 from normexp.views.labels import CONTROL
-from normexp.views.panels import LABELS, PANELS, place
+from normexp.views.linestyle import line_styles
+from normexp.views.look import DARK, LIGHT, THEMES, WIDTHS, Look
+from normexp.views.panels import LABELS
+
+COLUMN = Look(width=WIDTHS["column"])
 
 
-def curves_of(plan: Plan, records: Mapping[str, RunRecord]) -> figuredata.Curves:
+def figure_of(kind: str, plan: Plan, records: Mapping[str, RunRecord], **choice: object) -> Chart | Map:
     def traces(run_id: str) -> Traces:
-        found = records[run_id].traces
-        assert found is not None
-        return found
+        return records[run_id].traces or Traces(curve=())
 
-    return figuredata.curves(plan, records, traces)
+    source = Source(plan=plan, records=records, runs=tables.runs(plan, records), traces=traces)
+    return compute(kind, source, Choice(**choice))  # type: ignore[arg-type]
 
 
 @pytest.fixture
 def plan() -> Plan:
-    return made.plan({"norm": ["ln", "none"], "lr": [1e-3, 1e-2], "seed": [0, 1, 2]}, depth=4, title="$dépth$ & <x>")
+    axes = {"norm": ["ln", "none"], "lr": [1e-3, 1e-2], "seed": [0, 1, 2]}
+    return made.plan(axes, depth=4, title=r"$dépth^_ \frac$ & <x>: a title that does not fit on one line of a column")
 
 
 @pytest.fixture
@@ -59,24 +66,38 @@ def crosses(figure: Figure) -> list[tuple[float, float]]:
     return [(float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in lines]
 
 
-def test_curves_hold_each_death_and_every_evaluation(plan: Plan, records: dict[str, RunRecord]) -> None:
-    curves = curves_of(plan, records)
-    assert len(curves.curves) == 12
-    assert {curve.panel for curve in curves.curves} == {""}
-    assert len({curve.label for curve in curves.curves}) == 4, "seeds share a label"
-    dead = next(curve for curve in curves.curves if curve.death is not None)
-    assert [step for step, _ in dead.train] == [1, 2, 3]
-    assert math.isnan(dead.train[-1][1])
-    data = curves.data
-    assert list(data[(data["run_id"] == dead.run_id) & (data["loss_of"] == "train")]["loss"])[-1] == "nan"
-    assert set(data["death_step"].dropna()) == {3, 4}
+def legend(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def cut_off(figure: Figure) -> list[str]:
+    """Words that reach beyond the figure, or that two titles write over each other."""
+    figure.draw_without_rendering()
+    width, height = figure.get_size_inches() * figure.dpi
+    found = []
+    unseen = [
+        tick.label1
+        for ax in figure.axes
+        for axis, (low, high) in ((ax.xaxis, sorted(ax.get_xlim())), (ax.yaxis, sorted(ax.get_ylim())))
+        for tick in axis.get_major_ticks()
+        if not low <= tick.get_loc() <= high
+    ]
+    for text in figure.findobj(Text):
+        if text.get_text() and text.get_visible() and text not in unseen:
+            box = text.get_window_extent()
+            if box.x0 < -2 or box.y0 < -2 or box.x1 > width + 2 or box.y1 > height + 2:
+                found.append(text.get_text())
+    boxes = [ax.title.get_window_extent() for ax in figure.axes if ax.title.get_text()]
+    found += ["titles" for one in boxes for other in boxes if one is not other and one.overlaps(other)]
+    return found
 
 
 def test_a_cross_stands_at_the_step_of_each_death(plan: Plan, records: dict[str, RunRecord]) -> None:
-    figure = draw_curves(curves_of(plan, records))
+    figure = draw(figure_of("curves", plan, records))
     found = crosses(figure)
     assert sorted(step for step, _ in found) == [3, 4]
     assert all(math.isfinite(loss) for _, loss in found)
+    assert "nan @3" in [text.get_text() for text in figure.axes[0].texts], "named where there are few"
     low, high = figure.axes[0].get_ylim()
     assert high > 1e9, "a loss of 1e9 is in the frame"
     floor = figure.axes[0].transData.transform((0, 1.5))[1]
@@ -84,79 +105,18 @@ def test_a_cross_stands_at_the_step_of_each_death(plan: Plan, records: dict[str,
     bottom, top = figure.axes[0].bbox.y0, figure.axes[0].bbox.y1
     assert (guess - floor) / (top - bottom) > 0.25, "and what lies between floor and guess is readable all the same"
     assert low < 1.5
+    assert {"training", "validation", "lowest to highest", "first non-finite step"} <= set(legend(figure))
 
 
-def test_a_long_curve_is_thinned_but_keeps_its_end() -> None:
-    plan = made.plan({"seed": [0]}, steps=3000)
-    (config,) = plan.configs.values()
-    record = made.dead(config, 2999)
-    (curve,) = curves_of(plan, {record.run_id: record}).curves
-    assert len(curve.train) <= figuredata.POINTS + 1
-    assert curve.train[-1][0] == 2999
-    assert [step for step, _ in curve.validation] == list(range(0, 2999, 25))
-
-
-@pytest.mark.parametrize("content", [None, "step,lr,train_loss,grad_norm,val_loss\n"])
-@pytest.mark.parametrize(("initial", "final"), [(4.0, 1e9), (50.0, 20.0), (4.0, 1.9)])
-def test_a_run_that_lost_its_curve_is_drawn_without(
-    tmp_path: Path, content: str | None, initial: float, final: float
-) -> None:
-    plan = made.plan({"lr": [1e-3]}, depth=2)
-    store, config = Store(tmp_path / "x"), plan.points[0].config
-    store.begin(plan, [], force=False)
-    store.write(made.done(config, final, initial=initial))
-    path = store.folder / "runs" / config.run_id / "curve.csv"
-    path.unlink() if content is None else path.write_text(content, "utf-8")
-    report.rebuild(store, figures=True)
-    assert (store.folder / "figures" / "curves.png").is_file()
-
-
-def test_control_characters_are_not_drawn() -> None:
-    plan = made.plan({"norm": ["ln", "none"]}, depth=2, title="a\x1b[31m\tb \ud800")
-    records = {
-        run_id: made.dead(config, 3) if config.norm == "none" else made.done(config, 1.9)
-        for run_id, config in plan.configs.items()
-    }
-    curves = curves_of(plan, records)
-    strange = [
-        replace(curve, panel="p\x1b", label="l\x07", death=curve.death and replace(curve.death, kind="\x1b"))
-        for curve in curves.curves
-    ]
-    figure = draw_curves(replace(curves, curves=strange))
-    render(figure)
-    assert figure.get_suptitle() == "a\ufffd[31m b \ufffd"
-    assert not any(CONTROL.search(text.get_text()) for text in figure.findobj(Text))
-
-
-def test_a_figure_is_the_same_each_time(plan: Plan, records: dict[str, RunRecord]) -> None:
-    one, two = (render(draw_curves(curves_of(plan, records))) for _ in range(2))
-    assert one == two
-    assert b"<dc:date>" not in one["svg"]
-    assert imread(io.BytesIO(one["png"]), format="png").shape[1] > 600
-
-
-def test_a_picture_by_a_palette_keeps_its_lines(plan: Plan, records: dict[str, RunRecord]) -> None:
-    picture = Image.open(io.BytesIO(render(draw_curves(curves_of(plan, records)))["png"]))
-    assert picture.mode == "P"
-    found = {color for _, color in picture.convert("RGB").getcolors(PNG_COLORS) or []}
-    for wanted in ((255, 255, 255), (0, 0x72, 0xB2), (0xD5, 0x5E, 0)):
-        assert min(max(abs(a - b) for a, b in zip(wanted, color, strict=True)) for color in found) < 24
-
-
-def test_lr_sensitivity_counts_the_dead_as_infinite(plan: Plan, records: dict[str, RunRecord]) -> None:
-    found = figuredata.lr_sensitivity(plan, tables.runs(plan, records))
-    assert found is not None
-    data = found.data.set_index(["line", "lr"])
-    row = data.loc[("norm none", 1e-2)]
-    assert (row["nonfinite"], row["planned"], row["median_val_loss"]) == (2, 3, math.inf)
-    assert (row["lowest_val_loss"], row["highest_val_loss"]) == (3.0, 3.0)
-    row = data.loc[("norm ln", 1e-3)]
-    assert (row["nonfinite"], row["median_val_loss"]) == (0, pytest.approx(1.9))
-    assert (row["lowest_val_loss"], row["highest_val_loss"]) == (1.8, 2.0)
-    figure = draw_lr_sensitivity(found)
+def test_crosses_stand_above_a_scan_each_with_its_share(plan: Plan, records: dict[str, RunRecord]) -> None:
+    figure = draw(figure_of("sensitivity", plan, records))
     assert crosses(figure) == [(1e-2, 1.0)]
     assert "2/3" in [text.get_text() for text in figure.axes[0].texts]
-    render(figure)
+    hollow = [line for line in figure.axes[0].lines if line.get_markerfacecolor() == LIGHT.ground]
+    assert [list(line.get_ydata()) for line in hollow if len(line.get_ydata())] == [[3.0]]
+    names = legend(figure)
+    assert "norm ln (S 0.00)" in names
+    assert "non-finite (k/n: k of n runs, else all)" in names
 
 
 @pytest.mark.parametrize("seeds", [[0], [0, 1]])
@@ -167,9 +127,7 @@ def test_lines_that_die_at_one_rate_have_a_cross_each(seeds: list[int]) -> None:
         run_id: made.dead(config, 3) if config.lr > 5e-3 else made.done(config, 1.9)
         for run_id, config in plan.configs.items()
     }
-    found = figuredata.lr_sensitivity(plan, tables.runs(plan, ends))
-    assert found is not None
-    figure = draw_lr_sensitivity(found)
+    figure = draw(figure_of("sensitivity", plan, ends))
     figure.draw_without_rendering()
     drawn = [line for line in figure.axes[0].lines if line.get_marker() == "X"]
     assert len({line.get_color() for line in drawn}) == 3
@@ -178,24 +136,120 @@ def test_lines_that_die_at_one_rate_have_a_cross_each(seeds: list[int]) -> None:
     assert low < 1e-4 < 1e-2 < high, "the rate at which all died is in the frame"
     middle = float(figure.axes[0].transData.transform((1e-2, 2.0))[0]) * 72 / figure.dpi
     assert places[1] == pytest.approx(middle)
-    assert min(places[1] - places[0], places[2] - places[1]) >= 8, "a cross is 8 points wide"
-    names = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert ("non-finite" if len(seeds) == 1 else "non-finite (k/n: k of n runs)") in names
-    assert [text.get_text() for text in figure.axes[0].texts].count("2/2") == (0 if len(seeds) == 1 else 3)
+    size = drawn[0].get_markersize()
+    assert min(places[1] - places[0], places[2] - places[1]) >= size, "beside each other"
+    assert "non-finite" in legend(figure), "no shares where all died"
 
 
-def test_lr_sensitivity_needs_two_rates() -> None:
-    plan = made.plan({"norm": ["ln", "rms"]})
-    assert figuredata.lr_sensitivity(plan, tables.runs(plan, {})) is None
+def test_crosses_without_room_beside_each_other_stand_in_rows() -> None:
+    plan = made.plan({"eps": [index * 1e-5 for index in range(1, 13)], "lr": [1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2]})
+    ends = {run_id: made.dead(config, 3) for run_id, config in plan.configs.items()}
+    figure = draw(figure_of("sensitivity", plan, ends, facets=()), COLUMN)
+    figure.draw_without_rendering()
+    drawn = [line for line in figure.axes[0].lines if line.get_marker() == "X"]
+    assert len(drawn) == 72
+    points = [line.get_transform().transform(line.get_xydata()[0]) * 72 / figure.dpi for line in drawn]
+    size = drawn[0].get_markersize()
+    near = [(a, b) for i, a in enumerate(points) for b in points[:i] if max(abs(a - b)) < size * 0.8]
+    assert not near
+    assert not cut_off(figure)
 
 
-def test_a_run_that_answers_two_points_is_drawn_once() -> None:
-    plan = made.plan({"norm": ["none"], "position": ["post", "pre"], "lr": [1e-3, 1e-2]}, depth=2)
-    records = {run_id: made.done(config, 1.9) for run_id, config in plan.configs.items()}
-    assert len(curves_of(plan, records).curves) == 2
-    found = figuredata.lr_sensitivity(plan, tables.runs(plan, records))
-    assert found is not None
-    assert len(found.lines) == 1
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_at_every_width_cuts_nothing_off(kind: str) -> None:
+    axes = {
+        "position": ["pre", "residual_scaled", "deepnorm"],
+        "depth": [2, 40],
+        "lr": [1e-4, 1e-3, 1e-2, 1e-1],
+        "seed": [0, 1],
+    }
+    title = "Schemes with long names at two depths and four learning rates: $x_1$, 100 % & more"
+    plan = made.plan(axes, width=16, title=title)
+    ends = {}
+    for run_id, config in plan.configs.items():
+        dies = config.lr > 5e-2 and config.seed == 0
+        ends[run_id] = made.dead(config, 9) if dies else made.done(config, 4.065 if config.lr > 5e-3 else 1.9)
+    found = figure_of(kind, plan, ends)
+    for width in WIDTHS.values():
+        for theme in THEMES.values() if kind == "map" else (LIGHT,):
+            figure = draw(found, Look(width=width, theme=theme))
+            assert not cut_off(figure), width
+            assert figure.get_size_inches()[0] == width.inches
+            assert title.split()[-2] in figure.get_suptitle()
+
+
+def test_dark_is_dark_and_differs_in_nothing_else(plan: Plan, records: dict[str, RunRecord]) -> None:
+    found = figure_of("sensitivity", plan, records)
+    light, dark = (draw(found, Look(theme=theme)) for theme in (LIGHT, DARK))
+    assert legend(light) == legend(dark)
+    content = render(dark, ["png"])["png"]
+    picture = Image.open(io.BytesIO(content)).convert("RGB")
+    (_, most), *_ = sorted(picture.getcolors(PNG_COLORS) or [], reverse=True)
+    assert all(abs(part - wanted) < 3 for part, wanted in zip(most, (0x14, 0x16, 0x1A), strict=True)), DARK.ground
+
+
+def test_squares_are_split_by_outcome_and_count_the_learned() -> None:
+    plan = made.plan({"depth": [2, 4], "lr": [1e-3, 1e-2], "seed": [0, 1]}, width=16)
+    ends = {
+        run_id: made.dead(config, 3) if config.depth == 4 and config.seed else made.done(config, 1.9)
+        for run_id, config in plan.configs.items()
+    }
+    figure = draw(figure_of("map", plan, ends))
+    (ax,) = figure.axes
+    assert sorted(text.get_text() for text in ax.texts) == ["1/2", "1/2", "2/2", "2/2"]
+    assert sorted(crosses(figure)) == [(1.75, 0.24), (1.75, 1.24)]
+    widths = [patch.get_width() for patch in ax.patches if patch.get_facecolor()[3] > 0]  # type: ignore[attr-defined]
+    assert sorted(widths) == [0.5, 0.5, 0.5, 0.5, 1, 1]
+    assert legend(figure) == ["learned", "non-finite"]
+    shaded = draw(figure_of("map", plan, ends, by_fraction=True))
+    assert len(shaded.axes) == 2, "with a bar of colours"
+    assert sorted(crosses(shaded)) == sorted(crosses(figure))
+
+
+@pytest.mark.parametrize("content", [None, "step,lr,train_loss,grad_norm,val_loss\n"])
+@pytest.mark.parametrize(("initial", "final"), [(4.0, 1e9), (50.0, 20.0), (4.0, 1.9)])
+def test_a_run_that_lost_its_curve_is_drawn_without(content: str | None, initial: float, final: float) -> None:
+    plan = made.plan({"lr": [1e-3]}, depth=2)
+    (config,) = plan.configs.values()
+    record = replace(made.done(config, final, initial=initial), traces=Traces(curve=()) if content else None)
+    figure = draw(figure_of("curves", plan, {config.run_id: record}))
+    figure.draw_without_rendering()
+    assert len(figure.axes) == 1
+
+
+def test_control_characters_are_not_drawn() -> None:
+    plan = made.plan({"norm": ["ln", "none"]}, depth=2, title="a\x1b[31m\tb \ud800")
+    records = {
+        run_id: made.dead(config, 3) if config.norm == "none" else made.done(config, 1.9)
+        for run_id, config in plan.configs.items()
+    }
+    found = figure_of("curves", plan, records)
+    assert isinstance(found, Chart)
+    strange = [
+        replace(line, panel="p\x1b", label="l\x07", marks=[replace(mark, text="\x1b") for mark in line.marks])
+        for line in found.lines
+    ]
+    figure = draw(replace(found, lines=strange, notes=("n\x1b",)))
+    figure.draw_without_rendering()
+    assert figure.get_suptitle() == "a\ufffd[31m b \ufffd"
+    assert not any(CONTROL.search(text.get_text()) for text in figure.findobj(Text))
+
+
+def test_a_figure_is_the_same_each_time(plan: Plan, records: dict[str, RunRecord]) -> None:
+    one, two = (render(draw(figure_of("sensitivity", plan, records)), ["svg", "png", "pdf"]) for _ in range(2))
+    assert one == two
+    assert b"<dc:date>" not in one["svg"]
+    assert b"CreationDate" not in one["pdf"]
+    assert imread(io.BytesIO(one["png"]), format="png").shape[1] > 600
+
+
+def test_a_picture_by_a_palette_keeps_its_lines(plan: Plan, records: dict[str, RunRecord]) -> None:
+    found = figure_of("sensitivity", plan, records)
+    picture = Image.open(io.BytesIO(render(draw(found), ["png"])["png"]))
+    assert picture.mode == "P"
+    colors = {color for _, color in picture.convert("RGB").getcolors(PNG_COLORS) or []}
+    for wanted in ((255, 255, 255), (0, 0x72, 0xB2), (0xD5, 0x5E, 0)):
+        assert min(max(abs(a - b) for a, b in zip(wanted, color, strict=True)) for color in colors) < 24  # type: ignore[arg-type]
 
 
 def test_layer_signal_shows_the_way_down(plan: Plan) -> None:
@@ -211,63 +265,26 @@ def test_layer_signal_shows_the_way_down(plan: Plan) -> None:
     assert [layer for layer, _ in last.rms_by_layer] == [0, 1, 2, 3, 4, 5]
     assert last.rms_by_layer[-1][1] == math.inf
     assert "inf" in list(signal.data["rms"])
-    figure = draw_layer_signal(signal)
-    assert crosses(figure) == [(5, 1.0)]
-    render(figure)
+    assert crosses(draw_layer_signal(signal)) == [(5, 1.0)]
 
 
-def test_many_lines_are_spread_over_panels() -> None:
-    axes = {"depth": ["4", "8", "12"], "norm": ["ln", "rms"], "lr": [str(lr) for lr in range(6)], "seed": ["0", "1"]}
-    items = [
-        ({"label": "", "depth": depth, "norm": norm, "lr": lr, "seed": seed}, None)
-        for depth in axes["depth"]
-        for norm in axes["norm"]
-        for lr in axes["lr"]
-        for seed in axes["seed"]
-    ]
-    placed = place(items)
-    assert len(placed) == len(items) == 72
-    assert {panel for panel, _, _ in placed} == {"depth 4", "depth 8", "depth 12"}
-    assert {label for _, label, _ in placed} == {f"norm {norm}, lr {lr}" for norm in axes["norm"] for lr in axes["lr"]}
+@pytest.mark.parametrize("theme", THEMES.values())
+def test_lines_differ_in_grey(theme: object) -> None:
+    for lines in (
+        {str(index): {"norm": f"n{index}"} for index in range(LABELS)},
+        {str(index): {"lr": str(index)} for index in range(LABELS)},
+        {f"{lr} {norm}": {"lr": str(lr), "norm": norm} for lr in range(4) for norm in ("ln", "rms", "none")},
+        {f"{lr} {norm}": {"lr": str(lr), "norm": norm, "x": norm} for lr in range(4) for norm in ("ln", "rms")},
+    ):
+        styles = line_styles(lines, theme)  # type: ignore[arg-type]
+        assert len({(style["linestyle"], style["marker"]) for style in styles.values()}) == len(lines)
 
 
-def test_labels_stand_in_panels_of_their_own_with_the_keys_that_vary_there() -> None:
-    norms = [({"label": "norms", "norm": norm, "position": "pre"}, norm) for norm in ("ln", "rms")]
-    positions = [({"label": "positions", "norm": "ln", "position": name}, name) for name in ("pre", "post")]
-    assert place(norms + positions) == [
-        ("norms", "norm ln", "ln"),
-        ("norms", "norm rms", "rms"),
-        ("positions", "position pre", "pre"),
-        ("positions", "position post", "post"),
-    ]
-
-
-def test_a_run_under_two_labels_is_drawn_under_both() -> None:
-    one = made.plan({"lr": [1e-3, 1e-2]}, depth=2)
-    points = [replace(point, label=label) for label in ("a", "b") for point in one.points]
-    plan = replace(one, points=tuple(points))
-    records = {run_id: made.done(config, 1.9) for run_id, config in plan.configs.items()}
-    assert [curve.panel for curve in curves_of(plan, records).curves] == ["a", "a", "b", "b"]
-    found = figuredata.lr_sensitivity(plan, tables.runs(plan, records))
-    assert found is not None
-    assert [line.panel for line in found.lines] == ["a", "b"]
-
-
-def test_too_many_lines_are_left_out_and_counted() -> None:
-    plan = made.plan({"lr": [index * 1e-5 for index in range(1, 201)]})
-    records = {run_id: made.done(config, 1.9) for run_id, config in plan.configs.items()}
-    curves = curves_of(plan, records)
-    panels = {curve.panel for curve in curves.curves}
-    assert len(panels) <= PANELS
-    assert len(curves.curves) <= LABELS * PANELS
-    assert curves.omitted == 200 - len(curves.curves) > 0
-    title = draw_curves(curves).get_suptitle()
-    assert title == f"A made-up sweep ({curves.omitted} runs not drawn)"
-
-
-def test_lines_differ_in_grey() -> None:
-    styles = line_styles(map(str, range(LABELS)))
-    assert len({(style["linestyle"], style["marker"]) for style in styles.values()}) == LABELS
+def test_what_goes_together_looks_alike() -> None:
+    lines = {f"{lr} {norm}": {"lr": lr, "norm": norm} for norm in ("ln", "none") for lr in ("0.001", "0.01", "0.1")}
+    styles = line_styles(lines, LIGHT)
+    assert styles["0.001 ln"]["color"] == styles["0.001 none"]["color"] != styles["0.01 ln"]["color"]
+    assert styles["0.001 ln"]["linestyle"] == styles["0.1 ln"]["linestyle"] != styles["0.1 none"]["linestyle"]
 
 
 def test_loss_axis_is_linear_where_nothing_blows_up() -> None:
@@ -280,13 +297,21 @@ def test_loss_axis_is_linear_where_nothing_blows_up() -> None:
     assert LossAxis.of([], []).rim > LossAxis.of([], []).low
 
 
-def test_a_folder_gets_figures_with_their_data(plan: Plan, records: dict[str, RunRecord], tmp_path: Path) -> None:
+def test_a_folder_gets_figures_with_their_data(tmp_path: Path) -> None:
+    plan = made.plan({"lr": [1e-3, 1e-2], "seed": [0, 1]}, depth=2)
     store = Store(tmp_path / "x")
     store.begin(plan, [], force=False)
-    report.rebuild(store, figures=True)
-    for record in list(records.values())[:7]:
-        store.write(record)
+    for config in list(plan.configs.values())[:3]:
+        store.write(made.done(config, 1.9))
+    (store.folder / "runs" / next(iter(plan.configs)) / "curve.csv").write_text("broken", "utf-8")
     report.rebuild(store, figures=True)
     names = {path.name for path in (store.folder / "figures").iterdir()}
-    assert names == {f"{name}.{suffix}" for name in ("curves", "lr_sensitivity") for suffix in ("svg", "png", "csv")}
-    assert len(set(tables.read_csv(store.folder / "figures" / "curves.csv")["run_id"])) == 7
+    kinds = ("curves", "lr_sensitivity", "signal")
+    assert names == {f"{name}.{suffix}" for name in kinds for suffix in ("svg", "png", "csv")}
+    data = tables.read_csv(store.folder / "figures" / "lr_sensitivity.csv")
+    assert list(data["runs"].astype(int)) == [2, 1]
+
+
+@pytest.mark.parametrize("kind", ["curves", "sensitivity", "map"])
+def test_a_sweep_without_a_result_has_its_figures(kind: str, plan: Plan) -> None:
+    draw(figure_of(kind, plan, {})).draw_without_rendering()

@@ -27,7 +27,7 @@ def plot(
     color: Annotated[str, typer.Option(help="What colours a map: outcome or fraction.")] = "outcome",
     only: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Only the runs that have it.")] = None,
     theme: Annotated[str, typer.Option(help="light, dark, or light,dark for both.")] = "light",
-    format: Annotated[str, typer.Option("--format", help="svg, png, or svg,png for both.")] = "svg,png",
+    format: Annotated[str, typer.Option("--format", help="svg, png or pdf; several with commas.")] = "svg,png",
     width: Annotated[str, typer.Option(help="column (3.3 inches) or full (7 inches).")] = "full",
     to: Annotated[
         Path | None, typer.Option(metavar="PATH", help="A folder, or a file's name; default: the sweep's figures.")

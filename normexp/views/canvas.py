@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -53,10 +54,15 @@ Panelled = TypeVar("Panelled", bound=_Panelled)
 
 
 def render(figure: Figure, formats: Iterable[str] = FORMATS, *, dpi: int = 150) -> dict[str, bytes]:
-    """The figure as SVG and PNG, without dates and versions: equal data give equal bytes."""
+    """The figure as SVG, PNG or PDF, without dates and versions: equal data give equal bytes."""
     files = {}
-    without: Mapping[str, dict[str, Any]] = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}
-    with mpl.rc_context(STYLE):
+    without: Mapping[str, dict[str, Any]] = {
+        "svg": {"Date": None, "Creator": None},
+        "png": {"Software": None},
+        "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    }
+    with mpl.rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)  # such a sign is drawn as a box
         for suffix in formats:
             buffer = io.BytesIO()
             figure.savefig(buffer, format=suffix, metadata=without[suffix], dpi=dpi, facecolor="auto")

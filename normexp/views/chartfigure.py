@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
+from normexp.keys import Value
 from normexp.record import Outcome
-from normexp.views.canvas import PLAIN_NUMBERS, LossAxis, mark_references
-from normexp.views.chart import LOG, LOSS, NAMES, SHARE, TRAINING, Axis, Chart, Line, Spot
-from normexp.views.labels import loss_text, shown, value_text
+from normexp.views.canvas import LossAxis, mark_references
+from normexp.views.chart import LOSS, NAMES, TRAINING, Axis, Chart, Line, Spot
+from normexp.views.chartaxes import place, set_x, set_y
+from normexp.views.labels import loss_text, shown
 from normexp.views.linestyle import Style, line_styles
 from normexp.views.look import Look
 from normexp.views.panelgrid import columns_of, panel_grid
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 ON_TOP: dict[str, Any] = {"clip_on": False, "zorder": 5}
 NAMED_DEATHS = 4
 """Up to so many crosses of a panel that is alone have their step beside them."""
-NAMED_TICKS = 7
-"""Up to so many values of an axis are its ticks."""
 TOLD_PANELS = 4
 """Up to so many panels have each its sensitivity in the legend; of more, the range is told."""
 S_NOTE = "S: mean over {} of the loss (at most that before training), less the lowest"
@@ -52,7 +51,7 @@ class _Drawing:
         across = columns_of(len(self.panels), look, chart.columns)
         self.panel_points = look.width.inches / across * 72 * 0.8
         self.last_column = {panel for index, panel in enumerate(self.panels) if index % across == across - 1}
-        self.last_column |= set(self.panels[-1:]) | (set(self.panels) if across == 1 else set())
+        self.last_column |= set(self.panels) if across == 1 else set()
 
     def figure(self) -> Figure:
         """Drawn."""
@@ -90,10 +89,9 @@ class _Drawing:
         values = {spot.x for line in self.chart.lines for spot in line.spots}
         return Rim.of(found, self.panel_points / max(1, len(values)), self.look)
 
-    def place(self, x: Any) -> float:
+    def place(self, x: Value) -> float:
         """A value on the x axis."""
-        axis = self.chart.x
-        return float(axis.names.index(value_text(axis.key, x))) if axis.scale == NAMES else float(x)
+        return place(self.chart.x, x)
 
     def draw(self, ax: Axes, panel: str, rim: Rim) -> None:
         """One panel."""
@@ -101,13 +99,13 @@ class _Drawing:
         ax.set(xlabel=self.chart.x.label, ylabel=axis.label)
         ax.grid(axis="y", color=self.look.theme.grey, alpha=0.18, linewidth=0.5)
         ax.set_axisbelow(True)
-        self.x_axis(ax)
-        self.y_axis(ax, axis)
+        set_x(ax, self.chart, self.look, self.panel_points)
+        set_y(ax, axis, self.chart)
         labels = list(dict.fromkeys(line.label for line in lines))
         for line in lines:
             shift = (labels.index(line.label) - (len(labels) - 1) / 2) * 0.7 / max(1, len(labels))
             self.draw_line(ax, line, self.styles[line.label], shift)
-        deaths = [mark for line in lines for mark in line.marks]
+        deaths = [mark for line in lines for mark in line.marks if mark.text]
         named = len(self.panels) == 1 and len(deaths) <= NAMED_DEATHS
         for line in lines:
             self.draw_marks(ax, line, named=named)
@@ -122,9 +120,8 @@ class _Drawing:
         """Medians, the band from lowest to highest, hollow where only those that survived have a value."""
         xs = [self.place(spot.x) for spot in line.spots]
         middle = [spot.middle if math.isfinite(spot.middle) else math.nan for spot in line.spots]
-        low, high = (
-            [math.nan if end is None else end for end in ends] for ends in zip(*map(_band, line.spots), strict=True)
-        )
+        bands = [_band(spot) for spot in line.spots]
+        low, high = [band[0] for band in bands], [band[1] for band in bands]
         if self.chart.x.scale == NAMES:
             self.draw_bars(ax, [x + shift for x in xs], line.spots, style)
             return
@@ -136,7 +133,7 @@ class _Drawing:
             look = {**style, "markevery": every}
         ax.plot(xs, middle, **look)
         if banded and (line.series == TRAINING or not self.trained(line.panel)):
-            ax.fill_between(xs, low, high, color=style["color"], alpha=0.16, linewidth=0)
+            ax.fill_between(xs, low, high, color=style["color"], alpha=self.look.theme.band, linewidth=0)
         if line.series != TRAINING and self.chart.x.key not in ("step", "layer"):
             left = [(x, end) for x, spot in zip(xs, line.spots, strict=True) for end in _survivors(spot)]
             hollow = {**style, "linestyle": "none", "markerfacecolor": self.look.theme.ground}
@@ -173,55 +170,6 @@ class _Drawing:
             edge = {"markeredgecolor": self.look.theme.ground, "markeredgewidth": 0.6}
             return {"marker": "X", "markersize": size, "linestyle": "none", **edge}
         return {"marker": "^", "markersize": size, "markerfacecolor": "none", "linestyle": "none"}
-
-    def x_axis(self, ax: Axes) -> None:
-        """Scale, limits and ticks: the values themselves where they are few."""
-        axis = self.chart.x
-        values = sorted({self.place(spot.x) for line in self.chart.lines for spot in line.spots}) or [1.0]
-        if axis.scale == NAMES:
-            ax.set_xlim(-0.6, len(axis.names) - 0.4)
-            ax.set_xticks(range(len(axis.names)), [shown(name) for name in axis.names])
-            if sum(map(len, axis.names)) * self.look.small * 0.6 > self.panel_points:
-                ax.tick_params(axis="x", labelrotation=30)
-                for text in ax.get_xticklabels():
-                    text.set(ha="right", rotation_mode="anchor")
-            return
-        if axis.scale == LOG:
-            ax.set_xscale("log")
-            room = max(1.15, (values[-1] / values[0]) ** 0.06)
-            ax.set_xlim(values[0] / room, values[-1] * room)
-            ax.xaxis.set_major_formatter(PLAIN_NUMBERS)
-        elif axis.key == "step":
-            ax.set_xlim(0, (values[-1] or 1) * 1.02)
-        else:
-            room = 0.05 * (values[-1] - values[0] or 1)
-            ax.set_xlim(values[0] - room, values[-1] + room)
-        texts = [value_text(axis.key, value) for value in values]
-        texts = [text.replace("e-0", "e-") for text in texts]
-        if axis.key not in ("step", "layer") and len(values) <= NAMED_TICKS and self.fits(texts):
-            ax.set_xticks(values, texts)
-            ax.xaxis.set_minor_locator(NullLocator())
-        elif axis.scale == LOG:
-            ax.xaxis.set_major_locator(LogLocator(numticks=5))
-        else:
-            most = max(3, int(self.panel_points / (self.look.small * 4.5)))
-            ax.xaxis.set_major_locator(MaxNLocator(min(6, most), integer=axis.key in ("step", "layer", "depth")))
-
-    def fits(self, texts: Sequence[str]) -> bool:
-        """Whether these ticks, about evenly spread, leave room between them."""
-        return len(texts) * (max(map(len, texts)) + 1) * self.look.small * 0.55 < self.panel_points
-
-    def y_axis(self, ax: Axes, axis: Axis) -> None:
-        """Scale and numbers; that of losses is set by LossAxis."""
-        if axis.scale == SHARE:
-            ax.set_ylim(-0.04, 1.04)
-        elif axis.scale == LOG:
-            ax.set_yscale("log")
-            ax.yaxis.set_major_formatter(PLAIN_NUMBERS)
-            ax.yaxis.set_minor_formatter(lambda number, _: "")
-        elif axis.scale != LOSS:
-            spots = [spot.high for line in self.chart.lines for spot in line.spots if spot.high is not None]
-            ax.set_ylim(0, max(spots, default=1.0) * 1.08)
 
     def handles(self, rims: Any) -> dict[str, Artist]:
         """What the legend has: the lines, then what else is drawn."""
@@ -280,9 +228,11 @@ def _share(spot: Spot) -> str:
     return f"{spot.dead}/{spot.runs}" if spot.dead < spot.runs else ""
 
 
-def _band(spot: Spot) -> tuple[float | None, float | None]:
-    """Its ends; none where the median is not finite, beside which a band would have no middle."""
-    return (spot.low, spot.high) if math.isfinite(spot.middle) else (None, None)
+def _band(spot: Spot) -> tuple[float, float]:
+    """Its ends; NaN where the median is not finite, beside which a band would have no middle."""
+    if spot.low is None or spot.high is None or not math.isfinite(spot.middle):
+        return math.nan, math.nan
+    return spot.low, spot.high
 
 
 def _survivors(spot: Spot) -> list[float]:

@@ -13,6 +13,7 @@ from normexp.record import Losses, Status
 from normexp.sensitivity import sensitivity
 from normexp.views.chart import (
     LOSS,
+    NAMES,
     SHARE,
     Axis,
     Chart,
@@ -35,8 +36,6 @@ MEASURES = {
     "fraction": Axis(key="learned_fraction", label="learned fraction", scale=SHARE),
 }
 """What may stand on the y axis of a scan."""
-MOST_NAMES = 40
-"""Values along an axis of a map at most."""
 
 
 def scan(source: Source, choice: Choice, *, x: str, with_sensitivity: bool = False) -> Chart:
@@ -48,6 +47,8 @@ def scan(source: Source, choice: Choice, *, x: str, with_sensitivity: bool = Fal
     along = check_axis(source, "--x", choice.x or x)
     others = [key for key in source.varying if key != along]
     facets = _checked_facets(source, choice, (along,))
+    axis = value_axis(along, source.values(along))
+    scanned = with_sensitivity and axis.scale != NAMES
     items = _lines(source, along, others)
     layout = place(items, facets)
     lines = [
@@ -57,13 +58,13 @@ def scan(source: Source, choice: Choice, *, x: str, with_sensitivity: bool = Fal
             keys=one.keys,
             spots=[_spot(value, cell, measure) for value, cell in one.item],
             losses=losses_of(run for _, cell in one.item for run in cell.done),
-            sensitivity=line_sensitivity([cell for _, cell in one.item]) if with_sensitivity else None,
+            sensitivity=line_sensitivity([cell for _, cell in one.item]) if scanned else None,
         )
         for one in layout.placed
     ]
     return Chart(
         title=source.title,
-        x=value_axis(along, source.values(along)),
+        x=axis,
         y=measure,
         lines=lines,
         axes={},
@@ -166,16 +167,20 @@ def outcome_map(source: Source, choice: Choice) -> Map:
 
 
 def _axes(source: Source, choice: Choice) -> tuple[str, str]:
-    """As asked; else depth and lr, or the axes with the most values, that with more numbers along x."""
+    """As asked; else depth and lr, or the first axes of numbers; words stand along y, where there is room for them."""
     asked = [check_axis(source, option, key) for option, key in (("--x", choice.x), ("--y", choice.y)) if key]
     if len(asked) == 2 and asked[0] == asked[1]:
         raise UserError(f"--x and --y are both {asked[0]}: choose two axes")
     free = [key for key in source.varying if key not in (*asked, *(choice.facets or ()), LABEL)]
     if len(asked) + len(free) < 2:
-        raise UserError(f"a map needs two axes that vary: {listed(source.varying) or 'none'} does")
+        beside = " beside its facets" if choice.facets else ""
+        there = f"what varies is {listed(source.varying)}" if source.varying else "nothing but the seed varies"
+        raise UserError(f"a map needs two axes that vary{beside}: {there}")
     ranked = sorted(free, key=lambda key: (key != "lr", key != "depth", not _numeric(source, key)))
     y = choice.y or ranked.pop(0)
     x = choice.x or next(key for key in ranked if key != y)
+    if not choice.x and not choice.y and _numeric(source, y) and not _numeric(source, x):
+        return y, x
     return x, y
 
 

@@ -86,7 +86,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "signal": Kind(
         file="signal",
-        help="activation and gradient by layer, before training and when last measured",
+        help="activation and gradient by layer, before training and at the end",
         data=signal,
         fits=_few_cells,
         x=False,

@@ -1,4 +1,4 @@
-"""Activation and gradient by layer, as a figure shows them: before training and when last measured."""
+"""Activation and gradient by layer, as a figure shows them: before training and at the end."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from normexp.views.summary import Cell
 
 QUANTITIES = {
     ("rms", "stream"): Axis(key="rms", label="activation RMS", scale=LOG),
-    ("grad_norm", "ffn"): Axis(key="grad_norm", label="gradient norm of the FFN", scale=LOG),
+    ("grad_norm", "ffn"): Axis(key="grad_norm", label="gradient norm (FFN)", scale=LOG),
 }
 """Quantity and part, and the axis that they stand on."""
-BEFORE, LAST = "before training", "last measured"
+BEFORE, LAST = "before training", "at the end"
 MOMENTS = (BEFORE, LAST)
 FACETS = 3
 """Values of facets at most: each takes a row of four panels."""
@@ -39,8 +39,7 @@ def signal(source: Source, choice: Choice) -> Chart:
     lines: list[Line] = []
     axes: dict[str, Axis] = {}
     for facet, (of, axis), moment in product(facets, QUANTITIES.items(), MOMENTS):
-        panel = ": ".join(filter(None, (facet, moment)))
-        panel = f"{axis.label}, {panel}" if len(facets) == 1 else f"{panel} ({axis.key})"
+        panel = ": ".join(filter(None, (facet, f"{axis.label.split()[0]} {moment}")))
         found = [_line(one, panel, traces, of, moment) for one, traces in measured if one.panel == facet]
         if found := [line for line in found if line.spots]:
             axes[panel] = axis
@@ -48,7 +47,7 @@ def signal(source: Source, choice: Choice) -> Chart:
     if not lines:
         raise UserError("no layer of these runs was measured: a run measures them where it evaluates")
     dead = any(traces.death_layers for _, found in measured for traces in found)
-    told = ("last measured: of a run that died, at its last step",) if dead else ()
+    told = ("at the end: at the last evaluation; of a run that died, at its last step",) if dead else ()
     return Chart(
         title=source.title,
         x=Axis(key="layer", label="layer", scale=LINEAR),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from normexp.errors import UserError
 from normexp.keys import Value
@@ -65,13 +66,18 @@ def speed(source: Source, choice: Choice) -> Chart:
     records = [source.records[run_id] for run_id in source.plan.configs if run_id in timed]
     return Chart(
         title=source.title,
-        x=value_axis(along, values) if along else Axis(key="runs", label="", scale=NAMES, names=("all runs",)),
+        x=_linear(value_axis(along, values)) if along else Axis(key="runs", label="", scale=NAMES, names=("all runs",)),
         y=Y,
         lines=lines,
         axes={},
         columns=layout.columns,
         notes=(machine_note(records), *omitted_note(layout.omitted, len(items), "line")),
     )
+
+
+def _linear(axis: Axis) -> Axis:
+    """Time rises with the number of blocks, so that a line is straight."""
+    return replace(axis, scale=LINEAR) if axis.scale != NAMES else axis
 
 
 def _along(source: Source) -> str:

@@ -14,8 +14,8 @@ from normexp.views.tables import PENDING
 class Theme:
     """Colours of the ground, of what is written, of what stands back, and of lines (Okabe and Ito's palette).
 
-    `ramp` is the part of matplotlib's viridis in which the values of a number are coloured, lowest first.
-    `outcomes` colours squares: the worse, the further from the ground, so that it reads in grey, too.
+    `ramp` is the part of matplotlib's viridis in which the values of a number are coloured, lowest first; `band` is
+    the opacity of bands. `outcomes` colours squares: the worse, the further from the ground, in grey, too.
     """
 
     name: str
@@ -24,6 +24,7 @@ class Theme:
     grey: str
     colors: tuple[str, ...]
     ramp: tuple[float, float]
+    band: float
     outcomes: Mapping[str, str]
 
 
@@ -36,6 +37,7 @@ LIGHT = Theme(
     grey="#666666",
     colors=("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"),
     ramp=(0.0, 0.82),
+    band=0.17,
     outcomes={
         Outcome.LEARNED: "#BFE3F5",
         Outcome.PLATEAU: "#F2D98B",
@@ -52,7 +54,8 @@ DARK = Theme(
     ink="#E8E8E8",
     grey="#9A9A9A",
     colors=("#56B4E9", "#E69F00", "#1FC39A", "#E193C0", "#F0E442", "#E8702A", "#FFFFFF"),
-    ramp=(0.3, 1.0),
+    ramp=(0.33, 1.0),
+    band=0.22,
     outcomes={
         Outcome.LEARNED: "#0B4A6B",
         Outcome.PLATEAU: "#80641A",
@@ -96,7 +99,7 @@ class Look:
 
     def letters(self, inches: float, points: float) -> int:
         """About how many letters of a size go on a line of a length."""
-        return max(8, int(inches * 72 / (0.54 * points)))
+        return max(8, int(inches * 72 / (0.58 * points)))
 
     @property
     def style(self) -> Any:

@@ -52,9 +52,10 @@ def draw_map(made: Map, look: Look) -> Figure:
         _axes(ax, made, look, square_points)
         for square in made.squares:
             if square.panel == panel:
-                _draw_square(ax, made, square, look, named=named)
+                _draw_square(ax, made, square, look, named=named, seam=look.small * 1.2 / square_points)
 
     notes = ["in a square: k/n, k of n runs learned"] if named else []
+    notes += ["colour: the median over its runs, of which those that died have 0"] if made.by_fraction else []
     figure = panel_grid(
         look,
         made.title,
@@ -69,7 +70,7 @@ def draw_map(made: Map, look: Look) -> Figure:
         shades = ScalarMappable(Normalize(*RAMP), _ramp(look))
         with mpl.rc_context(look.style):
             bar = figure.colorbar(shades, ax=[ax for ax in figure.axes if ax.axison], pad=0.02, aspect=30)
-            bar.set_label("median learned fraction")
+            bar.set_label("learned fraction")
             bar.outline.set_visible(False)
     return figure
 
@@ -95,8 +96,11 @@ def _upwards(made: Map, rows: int) -> tuple[float, float]:
     return 0, rows
 
 
-def _draw_square(ax: Axes, made: Map, square: Square, look: Look, *, named: bool) -> None:
-    """Strips as wide as their share of the runs; or one colour, with crosses for the dead."""
+def _draw_square(ax: Axes, made: Map, square: Square, look: Look, *, named: bool, seam: float) -> None:
+    """Strips as wide as their share of the runs; or one colour, with crosses for the dead.
+
+    What is written has a ground of its own where a seam is nearer to the middle than `seam`.
+    """
     left, low = made.x.names.index(square.x), made.y.names.index(square.y)
     done = sum(square.counts.get(word, 0) for word in Outcome)
     start, fills = float(left), []
@@ -122,8 +126,9 @@ def _draw_square(ax: Axes, made: Map, square: Square, look: Look, *, named: bool
         _, _, fill, _ = fills[0] if len(fills) == 1 else _under(fills, left)
         middle = low + ((0.62 if upright else 0.38) if any(word in SIGNS for word in words) else 0.5)
         text = f"{square.learned}/{square.runs}"
+        crossed = any(abs(begin - left) > 0 and abs(begin - left - 0.5) < seam for begin, *_ in fills[1:])
         where: dict[str, Any] = {"ha": "center", "va": "center", "zorder": 5, "size": look.small}
-        box = {"facecolor": look.theme.ground, "alpha": 0.75, "edgecolor": "none", "pad": 0.6} if len(fills) > 1 else {}
+        box = {"facecolor": look.theme.ground, "alpha": 0.75, "edgecolor": "none", "pad": 0.6} if crossed else {}
         color = look.theme.ink if box else _on(fill)
         ax.text(left + 0.5, middle, text, color=color, bbox=box or None, **where)
 

@@ -67,7 +67,7 @@ def panel_grid(
     panel_height = min(LARGEST, max(SMALLEST, panel_width * ratio)) + rim_points / 72
     points = look.width.points
     headline = wrapped(title, look.letters(look.width.inches, points * 1.2))
-    names = [wrapped(panel, look.letters(panel_width * 0.9, points)) for panel in panels] or [""]
+    names = [wrapped(panel, look.letters(panel_width * 0.78, points)) for panel in panels] or [""]
     name_lines = max(name.count("\n") + 1 for name in names) if any(names) else 0
     legend, legend_lines = _legend(look, handles, notes)
     text_points = (headline.count("\n") + 1) * points * 1.2 + legend_lines * look.small * 1.15
@@ -84,7 +84,7 @@ def panel_grid(
             draw(ax, panel)
         _outer_only(axes, panels, across, y_group, share)
         if legend:
-            figure.legend(**legend)
+            figure.legend(**legend).get_title().set_multialignment("center")
     return figure
 
 
@@ -112,8 +112,9 @@ def _outer_only(
             ax.set_ylabel("")
             ax.tick_params(labelleft=not share)
         if index + across < len(panels):
-            ax.set_xlabel("")
             ax.tick_params(labelbottom=not share)
+        if index // across < (len(panels) - 1) // across:
+            ax.set_xlabel("")
 
 
 def _legend(look: Look, handles: Mapping[str, Any], notes: Sequence[str]) -> tuple[dict[str, Any], int]:

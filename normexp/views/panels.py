@@ -95,11 +95,12 @@ def _lines(panel: str, found: Sequence[tuple[Texts, Item]], keys: Sequence[str])
 def _facets(items: Sequence[Texts], varying: Sequence[str], panels: int) -> Sequence[str]:
     """The keys that tell panels apart: the fewest panels that hold their lines, and no `post/pre` panel if possible.
 
+    Lines that would be alone in their panels stand together as long as one panel holds them: so they compare.
     What a user has put under different labels stands in different panels.
     """
     distinct = {tuple(texts[key] for key in varying) for texts in items}
 
-    def cost(keys: tuple[str, ...]) -> tuple[bool, bool, bool, int, bool]:
+    def cost(keys: tuple[str, ...]) -> tuple[bool, bool, bool, int, int, bool]:
         places = [varying.index(key) for key in keys]
         counts: dict[tuple[str, ...], int] = {}
         for texts in distinct:
@@ -107,7 +108,8 @@ def _facets(items: Sequence[Texts], varying: Sequence[str], panels: int) -> Sequ
             counts[panel] = counts.get(panel, 0) + 1
         merged = any("/" in text for panel in counts for text in panel)
         most = max(counts.values())
-        return len(counts) > panels, most > LABELS, most > COMFORT, len(counts), merged
+        alone = most == 1 and len(counts) > 1
+        return len(counts) > panels, most > LABELS, alone or most > COMFORT, len(counts), -len(keys), merged
 
     choices = [keys for size in range(4) for keys in combinations(varying, size)]
     return min((keys for keys in choices if ("label" in keys) == ("label" in varying)), key=cost)

@@ -17,7 +17,7 @@ from normexp.views.figurechoice import Choice, Source, read_only
 from normexp.views.figurekinds import KINDS, compute, fitting, kind_of
 from normexp.views.look import THEMES, WIDTHS, Look, Theme, Width
 
-FORMATS = ("svg", "png")
+FORMATS = ("svg", "png", "pdf")
 COLORS = ("outcome", "fraction")
 NO_FACET = "none"
 
@@ -66,6 +66,11 @@ def read(
     _one_of("--color", color, COLORS, complaints)
     if kind is None and (x or y or facets or color != COLORS[0]):
         complaints.append(f"--x, --y, --facet and --color are of one figure: choose it with --kind {'|'.join(KINDS)}")
+    if to is not None and to.suffix:
+        suffix = _one_of("--to: a file that ends in", to.suffix.removeprefix("."), FORMATS, complaints)
+        suffixes = [suffix]
+        if kind is None:
+            complaints.append(f"--to {to}: one file is for one figure: choose it with --kind {'|'.join(KINDS)}")
     if complaints:
         raise UserError(*complaints)
     named = None if not facets else tuple(key for text in facets for key in text.split(",") if key != NO_FACET)
@@ -121,7 +126,7 @@ def _target(store: Store, request: Request, file: str) -> tuple[Path, str]:
     """Folder and stem; a path with the suffix of a picture names one figure's file."""
     if request.to is None:
         return store.folder / FIGURES, file
-    if request.to.suffix.removeprefix(".") in FORMATS and request.kind is not None:
+    if request.to.suffix:
         return request.to.parent, request.to.stem
     return request.to, file
 

@@ -42,7 +42,7 @@ class Rim:
     @property
     def row_points(self) -> float:
         """Height of a row: of a cross, and of what stands above it."""
-        return self.look.width.points * 0.9 + (self.look.small * 0.9 if self.shares else 0)
+        return self.look.width.points * 0.95 + (self.look.small * 1.05 if self.shares else 0)
 
     @property
     def height(self) -> float:

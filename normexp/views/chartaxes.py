@@ -1,0 +1,83 @@
+"""The axes of a chart: scales, limits, and ticks that have room."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter, NullLocator
+
+from normexp.keys import Value
+from normexp.views.canvas import PLAIN_NUMBERS
+from normexp.views.chart import LOG, LOSS, NAMES, SHARE, Axis, Chart
+from normexp.views.labels import shown, value_text
+from normexp.views.look import Look
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+NAMED_TICKS = 7
+"""Up to so many values of an axis are its ticks."""
+COUNTED = ("step", "layer")
+"""Axes of so many values that ticks stand at round ones."""
+
+
+def place(axis: Axis, x: Value) -> float:
+    """A value on an x axis."""
+    return float(axis.names.index(value_text(axis.key, x))) if axis.scale == NAMES else float(x)
+
+
+def set_x(ax: Axes, chart: Chart, look: Look, panel_points: float) -> None:
+    """Scale, limits and ticks: the values themselves where they are few."""
+    axis = chart.x
+    if axis.scale == NAMES:
+        _set_names(ax, axis, look, panel_points)
+        return
+    values = sorted({place(axis, spot.x) for line in chart.lines for spot in line.spots}) or [1.0]
+    if axis.scale == LOG:
+        room = max(1.15, (values[-1] / values[0]) ** 0.06)
+        ax.set(xscale="log", xlim=(values[0] / room, values[-1] * room))
+        ax.xaxis.set_major_formatter(PLAIN_NUMBERS)
+    elif axis.key == "step":
+        ax.set_xlim(0, (values[-1] or 1) * 1.02)
+    else:
+        room = 0.05 * (values[-1] - values[0] or 1)
+        ax.set_xlim(values[0] - room, values[-1] + room)
+    texts = [value_text(axis.key, value) for value in values]
+    if axis.key not in COUNTED and len(values) <= NAMED_TICKS and _fit(texts, look, panel_points):
+        ax.set_xticks(values, texts)
+        ax.xaxis.set_minor_locator(NullLocator())
+    elif axis.scale == LOG:
+        ax.xaxis.set_major_locator(LogLocator(numticks=5))
+        ax.xaxis.set_minor_locator(FixedLocator(values))
+        ax.xaxis.set_minor_formatter(NullFormatter())
+    else:
+        most = max(3, int(panel_points / (look.small * 4.5)))
+        ax.xaxis.set_major_locator(MaxNLocator(min(6, most), integer=axis.key in (*COUNTED, "depth")))
+
+
+def _set_names(ax: Axes, axis: Axis, look: Look, panel_points: float) -> None:
+    ax.set_xlim(-0.6, len(axis.names) - 0.4)
+    ax.set_xticks(range(len(axis.names)), [shown(name) for name in axis.names])
+    if sum(map(len, axis.names)) * look.small * 0.6 > panel_points:
+        ax.tick_params(axis="x", labelrotation=30)
+        for text in ax.get_xticklabels():
+            text.set(ha="right", rotation_mode="anchor")
+
+
+def _fit(texts: Sequence[str], look: Look, panel_points: float) -> bool:
+    """Whether ticks, about evenly spread, leave room between them."""
+    return len(texts) * (max(map(len, texts)) + 1) * look.small * 0.55 < panel_points
+
+
+def set_y(ax: Axes, axis: Axis, chart: Chart) -> None:
+    """Scale and numbers; that of losses is set by LossAxis."""
+    if axis.scale == SHARE:
+        ax.set_ylim(-0.04, 1.04)
+    elif axis.scale == LOG:
+        ax.set_yscale("log")
+        ax.yaxis.set_major_formatter(PLAIN_NUMBERS)
+        ax.yaxis.set_minor_formatter(NullFormatter())
+    elif axis.scale != LOSS:
+        highest = [spot.high for line in chart.lines for spot in line.spots if spot.high is not None]
+        ax.set_ylim(0, max(highest, default=1.0) * 1.08)
