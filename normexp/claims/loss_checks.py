@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import statistics
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from normexp.claims import findings as of
 from normexp.claims.claim import NOTHING, Finding, Selection
 from normexp.claims.findings import LOSS, Cell
 from normexp.keys import Value
+from normexp.sensitivity import sensitivity as loss_sensitivity
 from normexp.views.labels import loss_text, plural, value_text
 
 if TYPE_CHECKING:
@@ -242,8 +242,8 @@ def _sensitivity(side: Sequence[Cell]) -> dict[int, float]:
     seeds = sorted(set.intersection(*(set(cell.runs) for cell in side)))
     by_seed = {}
     for seed in seeds:
-        losses = [min(cell.runs[seed][LOSS], cell.runs[seed]["init_val_loss"]) for cell in side]
-        by_seed[seed] = statistics.fmean(losses) - min(losses)
+        runs = [cell.runs[seed] for cell in side]
+        by_seed[seed] = loss_sensitivity([run[LOSS] for run in runs], [run["init_val_loss"] for run in runs])
     return by_seed
 
 
