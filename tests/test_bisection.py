@@ -108,6 +108,12 @@ def test_a_finer_resolution_goes_on_from_the_coarse_one(span: Span, share: float
         assert coarse == direct
 
 
+def test_two_equal_ends_are_no_claim_yet() -> None:
+    span = Span(low=1e-5, high=1.0, resolution=1.5, whole=False)
+    assert finding(span, {1e-5: True, 1.0: True}) is Finding.OPEN
+    assert finding(Span(low=1, high=2, resolution=1, whole=True), {1: False, 2: False}) is Finding.NOWHERE
+
+
 def test_middles_have_few_digits() -> None:
     span = Span(low=1e-5, high=1.0, resolution=1.5, whole=False)
     seen: dict[Number, bool | None] = {}

@@ -160,13 +160,14 @@ def test_what_learns_above_a_failure_is_said(machine: Machine, tmp_path: Path) -
 
 def test_failed_runs_leave_a_value_without_a_verdict(machine: Machine, tmp_path: Path) -> None:
     def train(config: RunConfig) -> RunRecord:
-        if config.lr == 0.01 and config.seed > 0:
+        if config.lr == 0.01 and config.seed > 0 and config.position == "post":
             return RunRecord(config=config, status=Status.FAILED, error="RuntimeError: no")
         return records.done(config, 1.9 if config.lr < 0.05 else 4.06)
 
     machine.train = train
-    swept, edges, _ = machine.search(tmp_path, low="1e-4", high="1")
+    swept, edges, _ = machine.search(tmp_path, low="1e-4", high="1", retry_failed=True)
     assert swept.exit_code == 1
+    assert len(machine.made) == len(set(machine.made)), "a failed run is not made again round by round"
     assert brackets(edges)[0] == [(1e-4, 3, 1.0, 0)]
     assert views.remark(edges[0]) == "no verdict at 0.01 (1 of 3, 2 failed)"
     machine.train = learns
@@ -246,7 +247,7 @@ def question() -> Question:
 
 
 POST = edge_of("post", (1e-4, 3), (1e-3, 1), (1.4e-3, 0), (1e-1, 0))
-PRE = edge_of("pre", (1e-4, 3), (3e-3, 1 + 1), (0.011, 3), (0.015, 1), (1e-1, 0))
+PRE = edge_of("pre", (1e-4, 3), (3e-3, 1 + 1), (0.0119, 3), (0.015, 1), (1e-1, 0))
 WINDOW = edge_of("mix", (1e-4, 0), (3e-3, 3), (4e-3, 0), (1e-1, 0), finding=Finding.SEVERAL)
 ALL = edge_of("glm", (1e-4, 3), (3e-3, 3), (1e-1, 2), finding=Finding.EVERYWHERE)
 NONE = edge_of("b2t", (1e-4, 0), (3e-3, 0), (1e-1, 0), finding=Finding.NOWHERE)
@@ -257,7 +258,7 @@ def test_the_table_gives_both_ends_with_k_of_n_and_says_what_a_bracket_hides() -
     assert table.header == ("position", "learns", "at", "but not at", "values run", "remark")
     assert table.rows == (
         ("post", "up to", "0.0001 (3 of 3)", "0.001 (1 of 3)", "4", ""),
-        ("pre", "up to", "0.011 (3 of 3)", "0.015 (1 of 3)", "5", "mixed at 0.003 (2 of 3)"),
+        ("pre", "up to", "0.0119 (3 of 3)", "0.015 (1 of 3)", "5", "mixed at 0.003 (2 of 3)"),
         ("mix", "from", "0.003 (3 of 3)", "0.0001 (0 of 3)", "4", "learns only in between"),
         ("mix", "up to", "0.003 (3 of 3)", "0.004 (0 of 3)", "", ""),
         ("glm", "at every value", "0.0001 (3 of 3) to 0.1 (2 of 3)", "", "3", ""),
@@ -269,7 +270,7 @@ def test_the_conclusion_claims_no_more_than_the_brackets() -> None:
     told = views.conclusion(question(), [POST, PRE, ALL, NONE])
     assert told == (
         "The lr up to which it learns is lowest with position post (0.0001, not 0.001) and highest with position pre"
-        " (0.011, not 0.015): at least 11 times as high."
+        " (0.0119, not 0.015): at least 11 times as high."
         " The cell position glm learns at all values run from lr 0.0001 to 0.1."
         " The cell position b2t learns at no value run from lr 0.0001 to 0.1."
     )
