@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,9 @@ import pytest
 import records
 
 from normexp.cli import app
+from normexp.execute import worker
+from normexp.execute.worker import Report
+from normexp.record import RunRecord
 from normexp.results.store import Store
 from normexp.run import RunConfig
 
@@ -245,6 +249,44 @@ def test_bad_usage_exits_with_2_and_no_traceback(
     assert [path.name for path in tmp_path.iterdir()] == [config.name]
 
 
+@pytest.mark.parametrize(
+    ("failing", "rates", "code", "told"),
+    [
+        ({1e-2}, "[1e-3, 1e-2, 1e-1]", 1, "lr 0.1: learned: loss"),
+        ({1e-3, 1e-2}, "[1e-3, 1e-2]", 1, "failed: RuntimeError: broken"),
+        (set(), "[1e29, 1e30]", 0, "nonfinite: "),
+    ],
+    ids=["one of three fails", "all fail", "all diverge"],
+)
+def test_the_exit_code_tells_failed_runs_and_a_death_is_none(
+    failing: set[float],
+    rates: str,
+    code: int,
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def train(config: RunConfig, report: Report, **rest: bool) -> RunRecord:
+        if config.lr in failing:
+            raise RuntimeError("broken")
+        return whole(config, report, **rest)
+
+    whole = worker._train
+    monkeypatch.setattr(worker, "_train", train)
+    monkeypatch.setattr("normexp.views.report.write_figures", lambda store, report: None)
+    base = TINY.replace("}", ", optimizer: sgd, norm: none}") if not failing else TINY
+    (tmp_path / "tiny.yaml").write_text(f"{base}grid: {{lr: {rates}}}\n")
+    assert main(["sweep", "tiny.yaml", "--executor", "inline"], tmp_path, monkeypatch) == code
+    first = capfd.readouterr()
+    assert len(re.findall(r"^\[\d/\d\] ", first.err, re.MULTILINE)) == rates.count(",") + 1
+    assert told in first.err + first.out
+    assert main(["sweep", "tiny.yaml", "--executor", "inline"], tmp_path, monkeypatch) == code
+    again = capfd.readouterr()
+    assert "nothing to do" in again.err
+    assert ("--retry-failed runs" in again.err) == bool(failing)
+
+
 class TestViews:
     def test_list_names_each_sweep(self, swept: Path) -> None:
         done = run("list", cwd=swept)
@@ -405,6 +447,36 @@ class TestStopping:
         assert "Traceback" not in errors
         assert not list((tmp_path / "results").rglob("*.tmp"))
         assert "pending" in (tmp_path / "results" / "long" / "summary.csv").read_text()
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        ("signum", "code", "times", "group"),
+        [
+            (signal.SIGINT, 130, 2, True),
+            (signal.SIGINT, 130, 1, False),
+            (signal.SIGTERM, 143, 1, False),
+            (signal.SIGTERM, 143, 2, True),
+            (signal.SIGHUP, 129, 1, True),
+        ],
+    )
+    def test_impatient_and_single_signals(
+        self, driver: subprocess.Popen[str], tmp_path: Path, signum: signal.Signals, code: int, times: int, group: bool
+    ) -> None:
+        below = children(driver.pid)
+        start = time.monotonic()
+        for _ in range(times):
+            (os.killpg if group else os.kill)(driver.pid, signum)
+            time.sleep(0.2)
+        _, errors = driver.communicate(timeout=30)
+        assert driver.returncode == code
+        assert time.monotonic() - start < self.STOP_SECONDS
+        assert gone(below, self.STOP_SECONDS)
+        assert "Traceback" not in errors
+        assert not list((tmp_path / "results").rglob("*.tmp"))
+        statuses = [json.loads(path.read_text())["status"] for path in (tmp_path / "results").rglob("run.json")]
+        assert statuses == ["done", "done"]
+        done = run("sweep", "long.yaml", "--only", "steps=3", cwd=tmp_path)
+        assert (done.returncode, "2 done, nothing to do" in done.stderr) == (0, True), done.stderr
 
     def test_a_killed_driver_leaves_no_process_and_continues(
         self, driver: subprocess.Popen[str], tmp_path: Path

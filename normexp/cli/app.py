@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import sys
 from typing import NoReturn
@@ -70,6 +71,7 @@ def main() -> None:
     SIGPIPE ends: 0 would say that all is done. Where the output cannot be written, with one line and 1.
     """
     _open_streams()
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # what it says of caches is for who calls it
     try:
         try:
             completion.answer(typer.main.get_command(app)) if completion.VARIABLE in os.environ else app()
@@ -87,6 +89,8 @@ def main() -> None:
     except BrokenPipeError:
         _end(EXIT_SIGPIPE)
     except OSError as fault:
+        if fault.errno is None and fault.filename is None:  # a library's words, as of matplotlib without a cache
+            _end(EXIT_OUTPUT_FAILED, str(fault))
         if fault.filename is not None or fault.errno not in OUTPUT_FAULTS:
             raise
         _end(EXIT_OUTPUT_FAILED, f"cannot write to standard output: {fault.strerror}")
