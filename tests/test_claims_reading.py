@@ -102,6 +102,8 @@ def test_all_faults_come_at_once(folder: Path) -> None:
 def test_faults_of_the_file_itself(folder: Path) -> None:
     assert faults(folder, "", "") == ["mine.yaml: the file is empty: write at least claims"]
     assert faults(folder, "", "name: x\n") == ["mine.yaml:1: lacks claims"]
+    told = faults(folder, "", f"sweeps: [{'x' * 300}]\n")
+    assert any("no such file beside this one" in line for line in told), "a name that no file can have"
     assert "mine.yaml:1: claim: unknown key; did you mean claims?" in faults(folder, "", "claim: []\n")
     missing = faults(folder, GOOD, HEAD.replace("pairs", "other"))
     assert "mine.yaml:1: sweeps: other.yaml: no such file beside this one or in the working directory" in missing

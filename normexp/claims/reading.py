@@ -47,6 +47,13 @@ def parse(text: str, path: Path) -> ClaimFile:
     return read
 
 
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that no file can have
+        return False
+
+
 class _Reader:
     def __init__(self, source: Source, path: Path) -> None:
         self.source = source
@@ -89,7 +96,7 @@ class _Reader:
             word = self.source.text(item, "sweeps")
             if word is None:
                 continue
-            path = next((path / word for path in (self.path.parent, Path(), CHECKOUT) if (path / word).exists()), None)
+            path = next((path / word for path in (self.path.parent, Path(), CHECKOUT) if _is_there(path / word)), None)
             if path is None:
                 self.source.fault(item, "sweeps", f"{word}: no such file beside this one or in the working directory")
             self.sweeps[Path(word).stem] = path or Path(word)
