@@ -80,6 +80,27 @@ def test_latex_is_set(store: Store, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-2000:]
 
 
+@pytest.mark.parametrize(
+    ("axes", "header"),
+    [
+        ({"lr": [1e-3], "seed": [0]}, ("lr", "pre")),
+        ({"position": ["pre"]}, ("position", "ln")),
+        ({"norm": ["ln"], "position": ["pre"], "lr": [1e-3]}, ("norm", "pre, lr 0.001")),
+        ({}, None),
+    ],
+)
+def test_a_sweep_without_a_table_has_one(
+    axes: dict[str, list[object]], header: tuple[str, ...] | None, tmp_path: Path
+) -> None:
+    plan = records.plan(axes)
+    store = Store(tmp_path)
+    store.begin(plan, [], force=False)
+    store.write(records.done(next(iter(plan.configs.values())), 2.0))
+    lines = files("markdown", store)["tables.md"].decode().splitlines()
+    shown = next(line for line in lines if line.startswith("|"))
+    assert shown == f"| {' | '.join(header)} |" if header else shown.startswith("| planned | done |")
+
+
 def test_markdown_has_the_printed_tables(store: Store) -> None:
     text = files("markdown", store)["tables.md"].decode()
     assert "| 0.001 | 2.050 ± 0.071 (2 of 3); plateau 4.065 (1 of 3) |" in text

@@ -125,9 +125,9 @@ def sentences(found: Comparison) -> list[str]:
     if measured:
         lower, higher = [c for c in measured if (c.mean or 0) < 0], [c for c in measured if (c.mean or 0) > 0]
         told.append(
-            f"Loss of B in {plural(len(measured), 'cell')} with two pairs or more: lower in {len(lower)} (interval off "
-            f"0 in {_clear(lower)}), higher in {len(higher)} (in {_clear(higher)}). Of many intervals, some leave out "
-            "0 by chance."
+            f"Loss of B in {plural(len(measured), 'cell')} with two pairs or more: lower in {len(lower)} "
+            f"({_clear(lower)} clearly), higher in {len(higher)} ({_clear(higher)} clearly): with an interval that "
+            "leaves out 0, as some of many do by chance."
         )
     return told if found.keys else ["Both have the same keys.", *told]
 

@@ -152,13 +152,9 @@ def sentences(found: RunComparison) -> list[str]:
         return [*told, "One of them has no curve to compare."]
     if curves.step is None:
         return [*told, f"Their curves are the same, bit by bit, over {curves.steps} steps."]
-    apart = (
-        f"losses are 1 % apart at step {curves.apart} first" if curves.apart is not None else "losses stay within 1 %"
-    )
-    return [
-        *told,
-        f"Their curves part at step {curves.step} ({curves.column} {curves.a!r} and {curves.b!r}); {apart}.",
-    ]
+    apart = f"are 1 % apart at step {curves.apart}" if curves.apart is not None else "stay within 1 %"
+    values = f"{curves.column} {curves.a!r} and {curves.b!r}"
+    return [*told, f"Their curves part at step {curves.step} ({values}); their losses {apart}."]
 
 
 def as_data(found: RunComparison) -> dict[str, Any]:

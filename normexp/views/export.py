@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from normexp.errors import UserError
+from normexp.plan import Pivot
 from normexp.results.store import Store
 from normexp.views import eventfile, latex, markdown, tables
-from normexp.views.pivot import TextTable
+from normexp.views.pivot import TextTable, pivot
 from normexp.views.report import Report
 
 if TYPE_CHECKING:
@@ -32,8 +33,13 @@ class Exporter:
 
 
 def _tables(report: Report) -> Sequence[TextTable]:
-    """The pivot; without one, the cells, best first and dead last."""
-    return report.pivots or [markdown.cell_table(report.plan, report.summary)]
+    """The pivot; without one, the first axis by the others; without an axis, the one cell."""
+    plan = report.plan
+    axes = [axis for axis in plan.axes if axis != "seed"]
+    if plan.pivot is None and axes:
+        beside = axes[1:] or ["norm" if axes[0] == "position" else "position"]
+        return pivot(replace(plan, pivot=Pivot(rows=(axes[0],), columns=tuple(beside))), report.runs)
+    return report.pivots or [markdown.cell_table(plan, report.summary)]
 
 
 def _markdown(report: Report, store: Store) -> Files:
