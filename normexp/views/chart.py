@@ -25,12 +25,16 @@ TRAINING = "training"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """`key` names it in data, `label` in the figure, with its unit. `names`: those of a scale of names, in order."""
+    """`key` names it in data, `label` in the figure, with its unit. `names`: those of a scale of names, in order.
+
+    Panels whose y axes are equal share it: a `group` of its own keeps one apart.
+    """
 
     key: str
     label: str
     scale: str = LINEAR
     names: tuple[str, ...] = ()
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,7 +68,7 @@ class _Drawing:
             notes=(*notes, *chart.notes),
             columns=chart.columns,
             y_group=lambda panel: chart.axes.get(panel, chart.y),
-            rim_points=max(rim.height for rim in rims.values()),
+            rim=lambda panel: rims[panel].height,
         )
 
     def rim(self, panel: str) -> Rim:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 
 from normexp.errors import UserError
@@ -28,6 +29,8 @@ Sizes = dict[int, float]
 def signal(source: Source, choice: Choice) -> Chart:
     """A line a cell in each panel of a quantity and a moment; medians over seeds, not finite ones as infinite.
 
+    Each facet has y axes of its own: one network that blows up would flatten all others.
+
     Raises UserError where a facet does not vary, or where no layer was measured.
     """
     for key in choice.facets or ():
@@ -42,7 +45,7 @@ def signal(source: Source, choice: Choice) -> Chart:
         panel = ": ".join(filter(None, (facet, f"{axis.label.split()[0]} {moment}")))
         found = [_line(one, panel, traces, of, moment) for one, traces in measured if one.panel == facet]
         if found := [line for line in found if line.spots]:
-            axes[panel] = axis
+            axes[panel] = replace(axis, group=facet)
             lines += found
     if not lines:
         raise UserError("no layer of these runs was measured: a run measures them where it evaluates")

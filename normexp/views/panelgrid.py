@@ -52,10 +52,11 @@ def panel_grid(
     columns: int | None = None,
     y_group: Callable[[str], Hashable] = lambda panel: "",
     share: bool = True,
-    rim_points: float = 0.0,
+    rim: Callable[[str], float] = lambda panel: 0.0,
     height: float | None = None,
 ) -> Figure:
-    """A figure of these panels, in order. Panels of one y group share their y axis; `rim_points` is room above each.
+    """A figure of these panels, in order. Panels of one y group share their y axis; `rim` tells the room above one
+    in points.
 
     `height` is that of a panel over its width; by default one that suits lines.
     """
@@ -64,14 +65,15 @@ def panel_grid(
     rows = math.ceil(count / across)
     panel_width = look.width.inches / across
     ratio = height or (FLAT if across == 1 and look.width.inches > 5 else SQUARE)
-    panel_height = min(LARGEST, max(SMALLEST, panel_width * ratio)) + rim_points / 72
+    panel_height = min(LARGEST, max(SMALLEST, panel_width * ratio))
+    rims = [max(map(rim, panels[row * across : (row + 1) * across]), default=0.0) for row in range(rows)]
     points = look.width.points
     headline = wrapped(title, look.letters(look.width.inches, points * 1.2))
     names = [wrapped(panel, look.letters(panel_width * 0.78, points)) for panel in panels] or [""]
     name_lines = max(name.count("\n") + 1 for name in names) if any(names) else 0
     legend, legend_lines = _legend(look, handles, notes)
     text_points = (headline.count("\n") + 1) * points * 1.2 + legend_lines * look.small * 1.15
-    inches = rows * (panel_height + name_lines * points * LINE / 72) + text_points * LINE / 72 + 0.15
+    inches = rows * (panel_height + name_lines * points * LINE / 72) + (sum(rims) + text_points * LINE) / 72 + 0.15
     with mpl.rc_context(look.style):
         layout = ConstrainedLayoutEngine(w_pad=0.03, h_pad=0.04, wspace=0.02, hspace=0.03)
         figure = Figure(figsize=(look.width.inches, inches), layout=layout)
@@ -79,8 +81,8 @@ def panel_grid(
         axes = list(figure.subplots(rows, across, squeeze=False).flat)
         if share:
             _share(axes, panels, y_group)
-        for ax, panel, name in zip(axes, panels, names, strict=False):
-            ax.set_title(name, pad=4 + rim_points)
+        for index, (ax, panel, name) in enumerate(zip(axes, panels, names, strict=False)):
+            ax.set_title(name, pad=4 + rims[index // across])
             draw(ax, panel)
         _outer_only(axes, panels, across, y_group, share)
         if legend:
