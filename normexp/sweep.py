@@ -17,7 +17,8 @@ from normexp.execute.worker import Job
 from normexp.interrupt import Stopped, stoppable
 from normexp.plan import Plan
 from normexp.record import Losses, RunRecord, Status
-from normexp.results.atomic import below
+from normexp.results.atomic import NotFollowed, below
+from normexp.results.places import check_places
 from normexp.results.store import StorageError, Store
 from normexp.run import RunConfig
 from normexp.views import report
@@ -99,6 +100,7 @@ def run_sweep(plan: Plan, options: Options, listener: Listener, grow: Grow = lam
     with stoppable(), store.lock():
         store.begin(plan, options.argv, force=options.force)
         work = work_of(plan, store, store.records(), options)
+        check_places(store, [*(config.run_id for config in work.todo), *work.reusable])
         ended: list[RunRecord] = []
         if work.todo:
             report.load_drawing()
@@ -113,12 +115,12 @@ def run_sweep(plan: Plan, options: Options, listener: Listener, grow: Grow = lam
             made = report.rebuild(store, figures=True)
         except Stopped as stop:
             exit_code, why = stop.exit_code, f"stopped by {stop}"
-        except (StorageError, LauncherError) as fault:
+        except (StorageError, NotFollowed, LauncherError) as fault:
             exit_code, why = EXIT_RUNS_FAILED, str(fault)
         else:
             return Swept(store=store, report=made, exit_code=_exit_code(made))
         message = f"{why}: {_left(work, ended)}; the same command{' without --force' * options.force} continues"
-        return Swept(store=store, report=_unfinished(store), exit_code=exit_code, message=message, stopped=True)
+        return Swept(store=store, report=_unfinished(store, plan), exit_code=exit_code, message=message, stopped=True)
 
 
 def _execute(work: Work, job: Job, store: Store, options: Options, listener: Listener, ended: list[RunRecord]) -> None:
@@ -160,12 +162,12 @@ def _exit_code(made: Report) -> int:
     return EXIT_OK if all(status is Status.DONE for status in ended) else EXIT_RUNS_FAILED
 
 
-def _unfinished(store: Store) -> Report:
-    """What there is after a stop; the tables are made again unless the disk is full."""
-    try:
-        return report.rebuild(store)
-    except StorageError:
-        return report.read(store)
+def _unfinished(store: Store, plan: Plan) -> Report:
+    """What there is after a stop; the tables are made again unless the disk is full, or the folder has gone."""
+    for make in (report.rebuild, report.read):
+        with suppress(UserError):
+            return make(store)
+    return report.of(store, plan, {})
 
 
 def _left(work: Work, ended: Sequence[RunRecord]) -> str:

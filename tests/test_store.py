@@ -188,6 +188,7 @@ def test_any_record_comes_back_from_its_folder(
     shelf: tuple[Store, dict[Path, str]], record: RunRecord, config: RunConfig, traces: Traces | None, log: str | None
 ) -> None:
     store = Store(shelf[0].folder.parent / "any")
+    (store.folder / "runs").mkdir(parents=True, exist_ok=True)
     record = replace(record, config=config, traces=traces, log=log)
     store.write(record)
     whole = replace(

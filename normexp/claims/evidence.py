@@ -83,7 +83,7 @@ class Evidence:
             return math.nan
         if (run_id, name) not in self._measured:
             store, record = self._runs[run_id]
-            traces = store.traces(run_id)
+            traces = store.traces(run_id, record.result)
             for other, measure in MEASURES.items():
                 self._measured[run_id, other] = measure.of(record.config, traces)
         return self._measured[run_id, name]

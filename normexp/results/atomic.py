@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import socket
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -11,6 +13,13 @@ from pathlib import Path
 from normexp.errors import UserError
 
 SUFFIX = ".tmp"
+ADVICE = {
+    errno.EISDIR: "remove that folder",
+    errno.EEXIST: "remove what stands in its place",
+    errno.ENOTDIR: "remove the file that stands in the place of a folder",
+    errno.ELOOP: "remove the symbolic link",
+}
+"""What helps, by what the system said."""
 
 
 class StorageError(UserError):
@@ -33,14 +42,16 @@ def storage_errors(path: Path, doing: str = "write") -> Iterator[None]:
             "give the sweep another name, or set a UTF-8 locale (LC_ALL=C.UTF-8)"
         ) from error
     except OSError as error:
-        raise StorageError(f"cannot {doing} {path}: {error.strerror or error}") from error
+        advice = f" ({ADVICE[error.errno]})" if error.errno in ADVICE else ""
+        raise StorageError(f"cannot {doing} {path}: {error.strerror or error}{advice}") from error
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write to a temporary name in the same folder, fsync, rename. Text becomes UTF-8. Raises StorageError."""
     data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
-    temporary = path.with_name(f".{path.name}.{os.getpid()}{SUFFIX}")
+    temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}{SUFFIX}")
     with storage_errors(path):
+        _remove_of_the_dead(path)
         try:
             with temporary.open("wb") as file:
                 file.write(data)
@@ -79,6 +90,20 @@ def read_those(folder: Path, names: Iterable[str]) -> dict[str, bytes]:
     return found
 
 
+def is_readable(path: Path) -> bool:
+    """Whether there is a file, as far as this user may know."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def folders_in(root: Path) -> list[Path]:
+    """What stands in a folder, by name; nothing where there is none. Raises StorageError."""
+    with storage_errors(root, "read"):
+        return sorted(root.iterdir()) if root.is_dir() else []
+
+
 def make_folder(folder: Path) -> None:
     """Make a folder, and those above it, unless it is there. Raises StorageError."""
     with storage_errors(folder, "make"):
@@ -96,8 +121,29 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def _remove_of_the_dead(path: Path) -> None:
+    """Remove what killed writers of this machine left of a file; another's may live."""
+    if os.name != "posix":
+        return
+    start = f".{path.name}.{socket.gethostname()}."
+    for name in os.listdir(path.parent):
+        pid = name.removeprefix(start).removesuffix(SUFFIX)
+        if name == f"{start}{pid}{SUFFIX}" and pid.isdecimal() and not _lives(int(pid)):
+            (path.parent / name).unlink(missing_ok=True)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # another user's
+        pass
+    return True
+
+
 def remove_leftovers(folder: Path) -> None:
-    """Remove what killed writers left in a folder. Raises StorageError."""
+    """Remove what killed writers left in a folder which the caller holds. Raises StorageError."""
     with storage_errors(folder, "clean"):
         for path in folder.glob(f".*{SUFFIX}"):
             path.unlink(missing_ok=True)

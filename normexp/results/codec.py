@@ -15,7 +15,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from normexp.keys import Value
 from normexp.norms import NORMS
-from normexp.record import CurveRow, Outcome, RunRecord, SignalRow, Status
+from normexp.record import CurveRow, Outcome, Result, RunRecord, SignalRow, Status
 from normexp.run import KEYS, RunConfig
 from normexp.schemes import SCHEMES
 
@@ -205,6 +205,14 @@ def curve_from_csv(text: str) -> list[CurveRow]:
     return [CurveRow(step=int(row[0]), **_numbers(CURVE[1:], row[1:])) for row in _rows(CURVE, text)]
 
 
+def whole_curve(result: Result | None, text: str) -> list[CurveRow]:
+    """`curve_from_csv`; ValueError, too, where the curve ends before the result does."""
+    curve = curve_from_csv(text)
+    if result is not None and curve and curve[-1].step < result.steps_done:
+        raise ValueError(f"it ends at step {curve[-1].step} of {result.steps_done}")
+    return curve
+
+
 def signal_to_csv(rows: Iterable[SignalRow]) -> str:
     """One row a measurement, as in layers.csv and death.csv."""
     return _csv(SIGNAL, ([row.step, row.layer, row.part, row.quantity, row.value] for row in rows))
@@ -235,6 +243,8 @@ def _rows(header: Sequence[str], text: str) -> Iterable[list[str]]:
             if len(row) != len(header):
                 raise ValueError(f"line {reader.line_num} has {len(row)} cells, not {len(header)}")
             yield row
+        if text and not text.endswith("\n"):
+            raise ValueError(f"line {reader.line_num} has no end: the file was cut")
     except csv.Error as error:
         raise ValueError(f"line {reader.line_num}: {error}") from error
 

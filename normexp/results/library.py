@@ -10,8 +10,11 @@ from pathlib import Path
 
 from normexp.errors import UserError
 from normexp.record import RunRecord
+from normexp.results.atomic import folders_in, is_readable
 from normexp.results.store import PACK, RUN, RUNS, Store
 
+UNUSABLE = "unusable"
+"""A result of records that cannot be read, which count as pending."""
 MOST_IDS = 10
 """Ids that are listed where a part of one fits several."""
 
@@ -30,12 +33,13 @@ class Shelf:
     def told(self) -> str:
         """The results, most frequent first; or the fault."""
         counted = ", ".join(f"{count} {word}" for word, count in self.results.items())
-        return f"cannot be read: {self.fault}" if self.fault else counted
+        why = " (`normexp report` of its folder tells why)" if UNUSABLE in self.results else ""
+        return f"cannot be read: {self.fault}" if self.fault else counted + why
 
 
 def sweeps(out: Path) -> Iterator[Store]:
     """Every sweep under a results folder, by name."""
-    for folder in sorted(out.iterdir()) if out.is_dir() else []:
+    for folder in folders_in(out):
         store = Store(folder)
         if store.exists():
             yield store
@@ -43,7 +47,7 @@ def sweeps(out: Path) -> Iterator[Store]:
 
 def packs(folder: Path) -> list[Path]:
     """The pack of a sweep's folder, or those of the sweeps in a folder."""
-    return [path for path in (folder / PACK, *sorted(folder.glob(f"*/{PACK}"))) if path.is_file()]
+    return [path for path in (folder / PACK, *sorted(folder.glob(f"*/{PACK}"))) if is_readable(path)]
 
 
 def waiting(out: Path) -> list[Path]:
@@ -82,7 +86,8 @@ def _shelf(store: Store) -> Shelf:
     except UserError as fault:
         return Shelf(folder=name, ended=len(store.ended()), fault=fault.complaints[0])
     counts = Counter(record.result_word for record in records.values())
-    return Shelf(folder=name, runs=len(plan.configs), ended=len(records), results=dict(counts.most_common()))
+    results = dict(counts.most_common()) | ({UNUSABLE: len(store.warnings)} if store.warnings else {})
+    return Shelf(folder=name, runs=len(plan.configs), ended=len(records), results=results)
 
 
 def find(out: Path, name: str) -> tuple[Store, RunRecord]:
@@ -91,7 +96,7 @@ def find(out: Path, name: str) -> tuple[Store, RunRecord]:
     The path of its folder names it in that sweep. Where several sweeps hold it, the first whose record can be read.
     """
     path, name = Path(name), Path(name).name
-    if path.parent.name == RUNS and (path / RUN).is_file():
+    if path.parent.name == RUNS and is_readable(path / RUN):
         store = Store(path.parent.parent)
         record = store.read(name)
         if record is None:

@@ -67,6 +67,10 @@ def manifest_json(plan: Plan, *, argv: Sequence[str], commit: str | None) -> str
     )
 
 
+class Newer(ValueError):
+    """Of a later program: not to be overwritten."""
+
+
 @functools.lru_cache(maxsize=1)
 def parse(text: str) -> Manifest:
     """A manifest; the latest is kept, for a command reads its folder's several times.
@@ -78,7 +82,7 @@ def parse(text: str) -> Manifest:
     if missing:
         raise ValueError(f"not a normexp manifest: no {', '.join(sorted(missing))}")
     if typed(int, read["schema"], "schema") > SCHEMA:
-        raise ValueError(f"written by normexp {read['normexp']}, whose layout this version cannot read")
+        raise Newer(f"written by normexp {read['normexp']}, whose layout this version cannot read")
     manifest: Manifest = typed(Manifest, {"argv": [], "shard": None} | read, "")
     return manifest
 

@@ -20,8 +20,9 @@ from normexp.errors import UserError
 from normexp.record import RunRecord
 from normexp.results import codec, compact, manifest
 from normexp.results.archive import files_of, packed
-from normexp.results.atomic import below, make_folder, read_those, write_atomically
+from normexp.results.atomic import below, make_folder, read_those, remove_leftovers, write_atomically
 from normexp.results.store import CURVE, DEATH, LAYERS, LOG, MANIFEST, PACK, RUN, RUNS, SAFE, SWEEP, Store
+from normexp.results.wholeness import is_record
 
 TRACES: Mapping[str, tuple[Callable[[str], str], Callable[[str], str]]] = {
     CURVE: (compact.from_curve, compact.to_curve),
@@ -117,7 +118,9 @@ def unpack(path: Path) -> Restored:
     top, runs = _parts(path)
     folder, store = path.parent, Store(path.parent)
     with store.lock():
-        there = store.ended()
+        there = {run_id for run_id in store.ended() if is_record(folder / RUNS / run_id / RUN)}
+        for path in (folder, *(folder / RUNS / run_id for run_id in runs)):
+            remove_leftovers(path)
         for run_id, files in runs.items():
             if run_id not in there:
                 _write(below(folder, RUNS, run_id), files, RUN)

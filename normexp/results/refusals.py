@@ -9,7 +9,7 @@ from pathlib import Path
 
 from normexp.errors import UserError
 from normexp.results.atomic import SUFFIX, storage_errors
-from normexp.results.manifest import Configs, differences
+from normexp.results.manifest import Configs, Newer, differences
 
 
 def unwritable(folder: Path) -> None:
@@ -38,8 +38,17 @@ def foreign(folder: Path, ours: Set[str], manifest: str, read_manifest: Callable
                 ) from error
 
 
-def other_sweep(folder: Path, stored: Set[str], old: Configs, new: Configs) -> None:
-    """Raise UserError where a folder's stored runs, and those of its sweep, are none of the `new` ones."""
+def other_sweep(folder: Path, stored: Set[str], read_old: Callable[[], Configs], new: Configs) -> None:
+    """Raise UserError where a folder's stored runs, and those of its sweep, are none of the `new` ones.
+
+    One whose manifest is damaged is known by its stored runs alone.
+    """
+    try:
+        old = read_old()
+    except UserError as error:
+        if isinstance(error.__cause__, Newer) or not stored & set(new):
+            raise
+        return
     if not (stored | set(old)) & set(new):
         raise UserError(
             f"{folder} belongs to another sweep, whose {len(stored)} stored runs this one shares none of:",

@@ -10,17 +10,20 @@ import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from normexp.errors import UserError
 from normexp.plan import Plan
-from normexp.record import RunRecord, Status, Traces
+from normexp.record import Result, RunRecord, Status, Traces
 from normexp.results import codec, manifest, refusals
 from normexp.results.atomic import (
     NotFollowed,
     StorageError,
     below,
+    folders_in,
+    is_readable,
     remove_leftovers,
     storage_errors,
     sync_folder,
@@ -61,7 +64,7 @@ class Store:
     def check(self, plan: Plan, *, force: bool) -> None:
         """Raise UserError where `begin` would refuse the folder; nothing is written."""
         refusals.unwritable(self.folder)
-        if self.folder.is_dir():
+        if self.folder.is_dir() and not self.ended():
             refusals.foreign(self.folder, OURS, MANIFEST, self._manifest)
         if not force:
             self._refuse_other_sweep(plan)
@@ -94,7 +97,7 @@ class Store:
             WEIGHTS: record.weights,
         }
         with storage_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(exist_ok=True)  # not its parents: where somebody has removed them, nothing is to be made
             (folder / RUN).unlink(missing_ok=True)
             sync_folder(folder)
         for name, content in files.items():
@@ -126,10 +129,13 @@ class Store:
         record = self._record(run_id)
         return record and replace(record, traces=self.traces(run_id), log=self.log(run_id))
 
-    def traces(self, run_id: str) -> Traces:
-        """Curve and layers of a run, empty where there are none. Raises UserError for a broken file."""
+    def traces(self, run_id: str, result: Result | None = None) -> Traces:
+        """Curve and layers of a run, empty where there are none. Raises UserError for a broken file.
+
+        With the run's result, for a curve that ends before it as well.
+        """
         return Traces(
-            curve=self._read_csv(run_id, CURVE, codec.curve_from_csv),
+            curve=self._read_csv(run_id, CURVE, partial(codec.whole_curve, result)),
             layers=self._read_csv(run_id, LAYERS, codec.signal_from_csv),
             death_layers=self._read_csv(run_id, DEATH, codec.signal_from_csv),
         )
@@ -165,9 +171,9 @@ class Store:
 
     def find_elsewhere(self, root: Path, run_id: str, *, weights: bool = False) -> Store | None:
         """Another sweep's folder under `root` that holds this run, done and not stale, and its weights if asked for."""
-        for folder in sorted(root.iterdir()) if root.is_dir() else []:
+        for folder in folders_in(root):
             other = Store(folder)
-            there = other.has_weights(run_id) if weights else (folder / RUNS / run_id / RUN).is_file()
+            there = other.has_weights(run_id) if weights else is_readable(folder / RUNS / run_id / RUN)
             if there and folder.resolve() != self.folder.resolve():
                 record = other._record(run_id)
                 if record is not None and record.status is Status.DONE and not record.stale:
@@ -179,12 +185,13 @@ class Store:
 
         Raises UserError where the record is not there or not whole, StorageError where it cannot be written.
         """
-        record = other.read(run_id)
+        record = other._record(run_id)
         if record is None:
             raise UserError(f"{other.folder} has no record of {run_id}")
-        if record.status is Status.DONE and not (record.traces and record.traces.curve):
+        traces = other.traces(run_id, record.result)
+        if record.status is Status.DONE and not traces.curve:
             raise UserError(f"{other._run_folder(run_id, CURVE)} is missing or empty: the run cannot be reused")
-        record = replace(record, reused_from=other.folder.name)
+        record = replace(record, traces=traces, log=other.log(run_id), reused_from=other.folder.name)
         self.write(replace(record, weights=other.weights(run_id)[1] if weights else None))
         return record
 
@@ -216,7 +223,7 @@ class Store:
         except FileNotFoundError:
             return []
         except (OSError, ValueError) as error:
-            raise UserError(f"{path}: {error}") from error
+            raise UserError(f"{path}: {error}: remove {path.parent}, and its sweep makes the run again") from error
 
     def _manifest(self) -> manifest.Manifest:
         path = below(self.folder, MANIFEST)
@@ -225,11 +232,15 @@ class Store:
         except (FileNotFoundError, NotADirectoryError):
             raise UserError(f"{self.folder} is not a results folder: it has no {MANIFEST}") from None
         except (OSError, ValueError) as error:
-            raise UserError(f"{path}: {error}") from error
+            advice = "" if isinstance(error, manifest.Newer) else ": run its sweep again, which writes the file anew"
+            raise UserError(f"{path}: {error}{advice}") from error
 
     def exists(self) -> bool:
-        """Whether this is a results folder."""
-        return (self.folder / MANIFEST).is_file()
+        """Whether this is a results folder, or one that this user may not look into."""
+        try:
+            return (self.folder / MANIFEST).is_file()
+        except OSError:
+            return True
 
     def ended(self) -> set[str]:
         """Ids of all stored runs."""
@@ -239,9 +250,10 @@ class Store:
         """Make the folder, or refuse one with files that are not ours. Raises UserError."""
         with storage_errors(self.folder, "make"):
             self.folder.mkdir(parents=True, exist_ok=True)
-        refusals.foreign(self.folder, OURS, MANIFEST, self._manifest)
+        if not self.ended():
+            refusals.foreign(self.folder, OURS, MANIFEST, self._manifest)
 
     def _refuse_other_sweep(self, plan: Plan) -> None:
         stored = self.ended()
         if stored and self.exists():
-            refusals.other_sweep(self.folder, stored, self._manifest().runs, manifest.stored_form(plan))
+            refusals.other_sweep(self.folder, stored, lambda: self._manifest().runs, manifest.stored_form(plan))

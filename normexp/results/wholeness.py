@@ -1,9 +1,11 @@
-"""Whether a file of weights was cut or emptied since it was written: without reading the tensors."""
+"""Whether a file is as it was written: records, and weights, of which the tensors are not read."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+
+from normexp.results import codec
 
 MAX_HEADER = 10**8
 """Bytes of a safetensors header, by its format."""
@@ -19,3 +21,14 @@ def is_whole(path: Path) -> bool:
         return bool(path.stat().st_size == 8 + size + max(ends, default=0))
     except (OSError, ValueError, AttributeError, KeyError, IndexError, TypeError):
         return False
+
+
+def is_record(path: Path) -> bool:
+    """Whether a run.json can be read, if perhaps by a program with plugins only."""
+    try:
+        codec.record_from_json(path.read_text("utf-8"))
+    except codec.UnknownRow:
+        return True
+    except (OSError, ValueError):
+        return False
+    return True

@@ -7,7 +7,7 @@ import importlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from normexp.errors import UserError
@@ -57,6 +57,11 @@ def read(store: Store, known: tuple[Plan, Mapping[str, RunRecord]] | None = None
     Raises UserError where it is not a results folder.
     """
     plan, records = known or (store.read_plan(), store.records())
+    return of(store, plan, records, (*store.warnings, *warnings(records, store.strays())))
+
+
+def of(store: Store, plan: Plan, records: Mapping[str, RunRecord], told: Sequence[str] = ()) -> Report:
+    """The report of these records, whatever the folder holds, with warnings besides those of the plan."""
     runs = tables.runs(plan, records)
     words = conclusion(plan, runs)
     return Report(
@@ -66,7 +71,7 @@ def read(store: Store, known: tuple[Plan, Mapping[str, RunRecord]] | None = None
         summary=summarize(plan, runs),
         conclusion=f"{words} {shards.told(plan, store.folder.parent)}" if plan.shard else words,
         pivots=tuple(pivot(plan, runs)),
-        warnings=(*plan.warnings, *store.warnings, *warnings(records, store.strays())),
+        warnings=(*plan.warnings, *told),
     )
 
 
@@ -90,19 +95,21 @@ def rebuild(
     store.write_derived("timings.csv", tables.to_csv(tables.timings(report.plan, report.records)))
     store.write_derived("summary.csv", tables.to_csv(report.summary))
     store.write_derived("summary.md", report.markdown)
+    before = len(store.warnings)
     if figures:
         write_figures(store, report)
-    return report
+    return replace(report, warnings=(*report.warnings, *dict.fromkeys(store.warnings[before:])))
 
 
-def _traces(store: Store) -> Callable[[str], Traces]:
-    """By run id; none of a run whose files cannot be read. Each is read once."""
+def _traces(store: Store, records: Mapping[str, RunRecord]) -> Callable[[str], Traces]:
+    """By run id; none of a run whose files cannot be read, which the store's warnings tell. Each is read once."""
 
     @functools.cache
     def traces(run_id: str) -> Traces:
         try:
-            return store.traces(run_id)
-        except UserError:
+            return store.traces(run_id, records[run_id].result)
+        except UserError as fault:
+            store.warnings += fault.complaints
             return Traces(curve=())
 
     return traces
@@ -114,7 +121,7 @@ def write_figures(store: Store, report: Report) -> None:
     from normexp.views.figurekinds import fitting
     from normexp.views.figures import draw, render
 
-    traces = _traces(store)
+    traces = _traces(store, report.records)
     source = Source(plan=report.plan, records=report.records, runs=report.runs, traces=traces)
     for _, kind, made in fitting(source):
         with _drawing:

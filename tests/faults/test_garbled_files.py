@@ -1,0 +1,154 @@
+"""A file of results/ cut, emptied, garbled, replaced: no traceback, no good run lost, and the file is named."""
+
+from __future__ import annotations
+
+import csv
+import os
+import random
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from commands import program
+from sweeps import TWO, arguments, leftovers
+
+SEED = 2026
+TABLES = ("points.csv", "runs.csv", "timings.csv", "summary.csv", "summary.md")
+RUN_FILES = ("run.json", "curve.csv", "layers.csv", "death.csv", "log.txt", "weights.safetensors")
+DERIVED = (*TABLES, "figures/curves.png", "figures/curves.svg", "figures/curves.csv")
+OURS = ("sweep.yaml", "manifest.json", "runs.tar.xz", ".lock", ".driver.json")
+KINDS = (*OURS, *RUN_FILES, *DERIVED, "figures", "runs", "RUN")
+
+
+def a_folder(path: Path) -> None:
+    _remove(path)
+    (path / "mine").mkdir(parents=True)
+
+
+def a_dangling_link(path: Path) -> None:
+    _remove(path)
+    path.symlink_to(path.parent / "nowhere" / "at all")
+
+
+def a_loop(path: Path) -> None:
+    _remove(path)
+    path.symlink_to(path)
+
+
+def _remove(path: Path) -> None:
+    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+
+
+def written(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
+    def damage(path: Path) -> None:
+        before = path.read_bytes() if path.is_file() else b""
+        _remove(path)
+        path.write_bytes(change(before))
+
+    return damage
+
+
+def last_line_lost(content: bytes) -> bytes:
+    return content[: content.rstrip(b"\n").rfind(b"\n") + 1]
+
+
+DAMAGES: Mapping[str, Callable[[Path], None]] = {
+    "empty": written(lambda content: b""),
+    "half": written(lambda content: content[: len(content) // 2]),
+    "last byte": written(lambda content: content[:-1]),
+    "last bytes": written(lambda content: content[:-2]),
+    "last line": written(last_line_lost),
+    "random": written(lambda content: random.Random(SEED).randbytes(len(content) or 99)),
+    "zeros": written(lambda content: bytes(len(content) or 99)),
+    "not UTF-8": written(lambda content: b"\xff\xfe" + content),
+    "not UTF-8 inside": written(lambda content: content[: len(content) // 2] + b"\xe9" + content[len(content) // 2 :]),
+    "a JSON list": written(lambda content: b'[{"schema": 1}, null]\n'),
+    "a JSON number": written(lambda content: b"1e999\n"),
+    "another JSON": written(lambda content: b'{"schema": 1, "run_id": 5, "runs": [], "points": {}}\n'),
+    "a folder": a_folder,
+    "a dangling link": a_dangling_link,
+    "a loop of links": a_loop,
+    "gone": _remove,
+}
+
+
+def read_all(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def rows(folder: Path) -> dict[str, str]:
+    with (folder / "runs.csv").open() as file:
+        return {row["run_id"]: row["status"] for row in csv.DictReader(file)}
+
+
+def check(kind: str, damage: str, folder: Path) -> None:
+    """Every command on a sweep one of whose files is damaged; then the sweep itself, which mends it."""
+    two = folder / "results" / TWO
+    ids = sorted(os.listdir(two / "runs"))
+    bad = next(run_id for run_id in ids if (two / "runs" / run_id / "death.csv").exists())
+    good = next(run_id for run_id in ids if not (two / "runs" / run_id / "death.csv").exists())
+    path = two / kind if kind not in (*RUN_FILES, "RUN") else two / "runs" / bad / kind.replace("RUN", "")
+    DAMAGES[damage](path)
+    told = f"{kind}: {damage}"
+    intact = {name: text for name, text in read_all(two / "runs").items() if bad not in name and kind != "runs"}
+    out = ("--out", str(folder / "results"))
+    for name, *given in (
+        ("list", *out),
+        ("report", str(two)),
+        ("explain", good, *out),
+        ("explain", bad, *out),
+        ("repro", bad, *out),
+        ("repro", good, *out),
+        ("convert", bad, str(folder / "rms.safetensors"), "--to", "rms", "--force", *out),
+        ("pack", str(two)),
+        ("unpack", str(two)),
+        ("sweep", str(folder / "two.yaml"), "--dry-run", "--save-weights", *out),
+    ):
+        ended = program(name, *given, cwd=folder)
+        assert ended.code in (0, 1, 2), (told, name)
+        if ended.code == 2:
+            # of this file, or that the run is not there
+            assert names(ended.err, path, bad, good), (told, name, ended.err)
+        elif ended.code == 1:
+            assert name == "repro", (told, name, ended)
+            assert "differs first" in ended.out, (told, ended)
+    ended = program(*arguments(folder, TWO), cwd=folder)
+    if ended.code:
+        assert str(path) in ended.err, (told, ended.err)
+        assert "remove" in ended.err, (told, ended.err)
+        assert not ended.out, (told, "before the first run")
+        _remove(path)
+        ended = program(*arguments(folder, TWO), cwd=folder)
+    assert ended.code == 0, (told, ended)
+    assert leftovers(folder) == [], told
+    assert rows(two) == dict.fromkeys(rows(two), "done"), told
+    assert len(rows(two)) == 4, told
+    for name, text in intact.items():
+        assert (two / "runs" / name).read_bytes() == text, (told, name)
+
+
+def names(text: str, path: Path, *ids: str) -> bool:
+    return str(path) in text or str(path.parent) in text or any(run_id in text for run_id in ids)
+
+
+def copied(undisturbed: Path, folder: Path) -> Path:
+    shutil.copytree(undisturbed, folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("kind", "damage"),
+    [("manifest.json", "half"), ("run.json", "not UTF-8 inside"), ("curve.csv", "last bytes"), ("RUN", "a folder")],
+)
+def test_some_damage_to_some_files(kind: str, damage: str, undisturbed: Path, tmp_path: Path) -> None:
+    check(kind, damage, copied(undisturbed, tmp_path / "folder"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_damage_to_any_file(kind: str, undisturbed: Path, tmp_path: Path) -> None:
+    for damage in DAMAGES:
+        folder = copied(undisturbed, tmp_path / "folder")
+        check(kind, damage, folder)
+        shutil.rmtree(folder)

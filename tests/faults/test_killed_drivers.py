@@ -1,0 +1,144 @@
+"""SIGKILL to a driver at any moment: the same command continues, and nobody sees that it happened."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from commands import program
+from nursery import Nursery
+from sweeps import ONE, TWO, Run, arguments, finished, leftovers, numbers, sweep, write_configs
+from test_drivers import session, wait_until_gone
+
+SEED = int(os.environ.get("NORMEXP_FAULT_SEED", "2026"))
+"""Of the random moments; each failure names its own."""
+RANDOM_KILLS = 100
+KILLS_A_FOLDER = 5
+DRIVERS = 10
+
+
+def prepared(folder: Path, undisturbed: Path) -> Path:
+    """A fresh folder in which `one` is done."""
+    folder.mkdir()
+    write_configs(folder)
+    shutil.copytree(undisturbed / "results" / ONE, folder / "results" / ONE)
+    return folder
+
+
+def same_as_undisturbed(folder: Path, undisturbed: Path, told: str, *, norms: bool = True) -> None:
+    """Each run is there once, its losses are those of an undisturbed sweep, and nothing else is left."""
+    assert leftovers(folder) == [], told
+    assert numbers(folder, TWO, norms=norms) == numbers(undisturbed, TWO, norms=norms), told
+    assert not (folder / "results" / TWO / ".driver.json").exists(), told
+
+
+def arguments_of(name: str, folder: Path) -> list[str]:
+    two = str(folder / "results" / TWO)
+    return arguments(folder, TWO) if name == "sweep" else [name, two]
+
+
+def before(name: str, folder: Path, undisturbed: Path) -> None:
+    """Bring a folder to where a command has all of its work to do."""
+    two = folder / "results" / TWO
+    shutil.rmtree(two, ignore_errors=True)
+    if name in ("report", "pack"):
+        shutil.copytree(undisturbed / "results" / TWO, two)
+        (two / "runs.tar.xz").unlink()
+    if name == "unpack":
+        two.mkdir()
+        shutil.copy(undisturbed / "results" / TWO / "runs.tar.xz", two)
+
+
+def kill_before_operation(number: int, name: str, run: Run, folder: Path, undisturbed: Path) -> bool:
+    """Kill a command, give it again, and look. False where it ended before its file operation of this number."""
+    before(name, folder, undisturbed)
+    ended = run(*arguments_of(name, folder), cwd=folder, kill_at=number)
+    told = f"{name} killed before file operation {number}"
+    if ended.code != -signal.SIGKILL:
+        assert ended.code == 0, (told, ended.err)
+        return False
+    ended = run(*arguments_of(name, folder), cwd=folder)
+    assert ended.code == 0, (told, ended.err)
+    if name == "pack":
+        pack = Path("results", TWO, "runs.tar.xz")
+        assert (folder / pack).read_bytes() == (undisturbed / pack).read_bytes(), told
+    if name == "unpack":  # which makes no tables
+        assert leftovers(folder) == [], told
+        assert program("report", f"{folder}/results/{TWO}", cwd=folder).code == 0, told
+    same_as_undisturbed(folder, undisturbed, told, norms=name != "unpack")
+    return True
+
+
+@pytest.mark.parametrize(("name", "some"), [("pack", (5,)), ("unpack", (4, 34))])
+def test_a_kill_before_some_file_operations(
+    name: str, some: tuple[int, ...], light: Nursery, undisturbed: Path, tmp_path: Path
+) -> None:
+    folder = prepared(tmp_path / "folder", undisturbed)
+    for number in some:
+        assert kill_before_operation(number, name, light.run, folder, undisturbed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "step"), [("sweep", 3), ("report", 2), ("pack", 1), ("unpack", 3)])
+def test_a_kill_before_every_file_operation(
+    name: str, step: int, nursery: Nursery, undisturbed: Path, tmp_path: Path
+) -> None:
+    folder, number = prepared(tmp_path / "folder", undisturbed), 1
+    while kill_before_operation(number, name, nursery.run, folder, undisturbed):
+        number += step
+    assert number > 5
+
+
+@pytest.mark.slow
+def test_kills_at_random_moments_of_a_sweep(nursery: Nursery, undisturbed: Path, tmp_path: Path) -> None:
+    """Start, copies from another sweep, runs, tables, figures: as many in a folder as come before it is done."""
+    moments = random.Random(SEED)
+    fresh = prepared(tmp_path / "measured", undisturbed)
+    longest = finished(nursery.run, fresh, TWO, figures=True).seconds
+    kills, folders = 0, 0
+    while kills < RANDOM_KILLS:
+        folders += 1
+        folder, delays = prepared(tmp_path / f"folder{folders}", undisturbed), []
+        for _ in range(KILLS_A_FOLDER):
+            delays.append(longest * moments.random() ** 2)  # figures take most of the time
+            ended = sweep(nursery.run, folder, TWO, kill_after=delays[-1], figures=True)
+            if ended.code != -signal.SIGKILL:
+                break
+            kills += 1
+        told = f"seed {SEED}, folder {folders}: killed after {delays} s"
+        finished(nursery.run, folder, TWO, figures=True)
+        same_as_undisturbed(folder, undisturbed, told)
+        figures = Path("results", TWO, "figures")
+        assert sorted(os.listdir(folder / figures)) == sorted(os.listdir(fresh / figures)), told
+        shutil.rmtree(folder)
+
+
+@pytest.mark.slow
+def test_a_killed_driver_of_processes_leaves_none_of_them(undisturbed: Path, tmp_path: Path) -> None:
+    """The program as it is installed, with two workers; three seconds after the kill none of its processes lives."""
+    moments = random.Random(SEED)
+    folder = prepared(tmp_path / "folder", undisturbed)
+    program = [sys.executable, "-m", "normexp", "sweep", f"{folder}/{TWO}.yaml", "--out", f"{folder}/results", "-j2"]
+    start = time.monotonic()
+    subprocess.run(program, check=True, capture_output=True)
+    longest = time.monotonic() - start
+    killed = 0
+    shutil.rmtree(folder / "results" / TWO)
+    for _ in range(DRIVERS):
+        delay = longest * moments.random()
+        with subprocess.Popen(program, start_new_session=True, stderr=subprocess.DEVNULL, stdout=-3) as driver:
+            time.sleep(delay)
+            killed += driver.poll() is None
+            driver.kill()
+            wait_until_gone(driver.pid, 3)
+            assert session(driver.pid) == [], f"seed {SEED}: killed after {delay} s"
+    assert killed >= DRIVERS // 2
+    subprocess.run(program, check=True, capture_output=True)
+    same_as_undisturbed(folder, undisturbed, f"seed {SEED}")

@@ -1,0 +1,89 @@
+"""SIGKILL to a process below a driver: its own run is `killed`, no other is touched, and --retry-failed repairs it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from test_drivers import parent, session
+from test_killed_drivers import SEED
+
+KILLS = 4
+CONFIG = (
+    "base: {depth: 2, width: 16, hidden: 16, heads: 2, vocab: 8, order: 1, batch: 8, steps: 700, eval_every: 350}\n"
+    "grid: {lr: [1e-3, 1e-2], seed: [0, 1, 2, 3, 4]}\n"
+)
+
+
+def program(folder: Path, *more: str) -> list[str]:
+    return [sys.executable, "-m", "normexp", "sweep", f"{folder}/many.yaml", "--out", f"{folder}/results", "-j2", *more]
+
+
+def statuses(folder: Path) -> dict[str, str]:
+    with (folder / "results" / "many" / "runs.csv").open() as file:
+        return {row["run_id"]: row["status"] for row in csv.DictReader(file)}
+
+
+def curves(folder: Path) -> dict[str, str]:
+    return {path.parent.name: path.read_text() for path in (folder / "results").glob("many/runs/*/curve.csv")}
+
+
+def workers(driver: int) -> list[int]:
+    """The driver's grandchildren: the fork server stands between."""
+    family = {}
+    for pid in session(driver):
+        try:
+            family[pid] = parent(pid)
+        except OSError:
+            continue
+    return sorted(pid for pid, above in family.items() if family.get(above) == driver)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_killed_workers_cost_their_own_runs_alone(tmp_path: Path) -> None:
+    moments = random.Random(SEED)
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "many.yaml").write_text(CONFIG)
+    whole, folder = tmp_path / "whole", tmp_path / "killed"
+    subprocess.run(program(whole), check=True, capture_output=True)
+    told = f"seed {SEED}"
+    driver = subprocess.Popen(
+        program(folder), start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    killed: set[int] = set()
+    while driver.poll() is None and len(killed) < KILLS:
+        time.sleep(moments.uniform(0.05, 0.4))
+        if there := [pid for pid in workers(driver.pid) if pid not in killed]:
+            killed.add(moments.choice(there))
+            os.kill(max(killed, key=list(killed).index), signal.SIGKILL)
+    said, _ = driver.communicate(timeout=120)
+    assert driver.returncode == 1, (told, said)
+    found = statuses(folder)
+    assert set(found.values()) == {"done", "killed"}, (told, said)
+    assert 1 <= list(found.values()).count("killed") <= KILLS, (told, said)
+    reference = curves(whole)
+    for run_id, status in found.items():
+        record = json.loads((folder / "results" / "many" / "runs" / run_id / "run.json").read_text())
+        if status == "done":
+            assert curves(folder)[run_id] == reference[run_id], told
+        else:
+            assert re.search(r"killed by signal 9 \(SIGKILL\)", record["error"]), told
+    assert subprocess.run(program(folder), capture_output=True).returncode == 1, "left so until asked"
+    subprocess.run(program(folder, "--retry-failed"), check=True, capture_output=True)
+    assert set(statuses(folder).values()) == {"done"}, told
+    assert curves(folder) == reference, told
+    for table in ("runs.csv", "summary.csv", "points.csv"):
+        assert (folder / "results/many" / table).read_bytes() == (whole / "results/many" / table).read_bytes(), told
+    shutil.rmtree(folder)

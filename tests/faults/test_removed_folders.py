@@ -1,0 +1,98 @@
+"""Somebody removes or moves a folder under a running sweep, or turns the clock back."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from commands import program
+from sweeps import TWO, arguments, finished, leftovers, numbers, write_configs
+from typer.testing import CliRunner
+
+from normexp.cli.app import app
+from normexp.execute.events import Event, Finished
+from normexp.views.live import View
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("normexp.views.report.write_figures", lambda store, report: None)
+    write_configs(tmp_path)
+    return tmp_path
+
+
+def after_a_run(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> None:
+    """Do it once, when the first run has been stored."""
+    tell, done = View.event, []
+
+    def event(view: View, event: Event) -> None:
+        tell(view, event)
+        if isinstance(event, Finished) and not done:
+            done.append(do())
+
+    monkeypatch.setattr(View, "event", event)
+
+
+@pytest.mark.parametrize("gone", ["results", "results/two", "results/two/runs"])
+@pytest.mark.parametrize("how", ["removed", "moved"])
+def test_a_folder_gone_under_a_running_sweep(
+    gone: str, how: str, folder: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, away = folder / gone, folder / "away"
+    with monkeypatch.context() as patch:
+        after_a_run(patch, lambda: shutil.rmtree(path) if how == "removed" else path.rename(away))
+        ended = CliRunner().invoke(app, arguments(folder, TWO))
+    assert ended.exit_code == 1, (ended.output, ended.exception)
+    assert isinstance(ended.exception, SystemExit)
+    (line,) = [line for line in ended.stderr.splitlines() if "No such file or directory" in line]
+    assert str(path) in line
+    assert "to do; the same command continues" in line
+    assert not (folder / "results/two/runs").exists(), "nothing is written where the folder was"
+    if how == "moved":
+        if path.exists():
+            shutil.rmtree(path)
+        away.rename(path)
+        assert "1 done, 3 to do" in finished(program, folder, TWO).err
+    finished(program, folder, TWO)
+    assert numbers(folder, TWO) == numbers(undisturbed, TWO)
+
+
+def test_a_run_folder_gone_under_a_running_sweep(
+    folder: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def remove() -> None:
+        for path in (folder / "results/two/runs").iterdir():
+            shutil.rmtree(path)
+
+    with monkeypatch.context() as patch:
+        after_a_run(patch, remove)
+        ended = CliRunner().invoke(app, arguments(folder, TWO))
+    assert ended.exit_code == 0, ended.output
+    assert "1 pending" in ended.output or "pending" in (folder / "results/two/summary.csv").read_text()
+    assert "3 done, 1 to do" in finished(program, folder, TWO).err
+    assert numbers(folder, TWO) == numbers(undisturbed, TWO)
+
+
+def test_a_clock_that_runs_backwards(undisturbed: Path, tmp_path: Path) -> None:
+    """Each reading is a day before the last; and what is stored is of a day to come."""
+    write_configs(tmp_path)
+    finished(program, tmp_path, TWO, clock=86400.0)
+    shutil.rmtree(next((tmp_path / "results/two/runs").iterdir()))
+    for path in tmp_path.rglob("*"):
+        os.utime(path, (4e9, 4e9))
+    again = finished(program, tmp_path, TWO, clock=86400.0)
+    assert "Warning" not in again.err
+    assert leftovers(tmp_path) == []
+    assert numbers(tmp_path, TWO) == numbers(undisturbed, TWO)
+    for path in tmp_path.glob("results/two/runs/*/run.json"):
+        seconds = json.loads(path.read_text())["seconds"]
+        assert len(seconds) > 3
+        assert all(value >= 0 for value in seconds.values()), seconds
+    for command in (["list"], ["explain", "lr1e30"], ["sweep", "two.yaml", "--dry-run"]):
+        ended = program(*command, "--out", "results", cwd=tmp_path, clock=86400.0)
+        assert "-" not in ended.out.partition("about ")[2].partition(" with")[0]
+        assert "Traceback" not in ended.err
