@@ -15,7 +15,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from normexp.keys import Value
 from normexp.norms import NORMS
-from normexp.record import CurveRow, Outcome, Result, RunRecord, SignalRow, Status
+from normexp.record import CurveRow, Outcome, RunRecord, SignalRow, Status
 from normexp.run import KEYS, RunConfig
 from normexp.schemes import SCHEMES
 
@@ -203,14 +203,6 @@ def curve_to_csv(curve: Iterable[CurveRow]) -> str:
 def curve_from_csv(text: str) -> list[CurveRow]:
     """Raises ValueError with the line at fault."""
     return [CurveRow(step=int(row[0]), **_numbers(CURVE[1:], row[1:])) for row in _rows(CURVE, text)]
-
-
-def whole_curve(result: Result | None, text: str) -> list[CurveRow]:
-    """`curve_from_csv`; ValueError, too, where the curve ends before the result does."""
-    curve = curve_from_csv(text)
-    if result is not None and curve and curve[-1].step < result.steps_done:
-        raise ValueError(f"it ends at step {curve[-1].step} of {result.steps_done}")
-    return curve
 
 
 def signal_to_csv(rows: Iterable[SignalRow]) -> str:

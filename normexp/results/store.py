@@ -31,7 +31,7 @@ from normexp.results.atomic import (
 )
 from normexp.results.commit import git_commit
 from normexp.results.lock import HOLDER, LOCK, driver_lock
-from normexp.results.wholeness import is_whole
+from normexp.results.wholeness import is_whole, whole_curve
 
 __all__ = ["StorageError", "Store"]
 
@@ -130,12 +130,9 @@ class Store:
         return record and replace(record, traces=self.traces(run_id), log=self.log(run_id))
 
     def traces(self, run_id: str, result: Result | None = None) -> Traces:
-        """Curve and layers of a run, empty where there are none. Raises UserError for a broken file.
-
-        With the run's result, for a curve that ends before it as well.
-        """
+        """Curve and layers, empty where there are none. UserError: one is broken, or the curve ends before `result`."""
         return Traces(
-            curve=self._read_csv(run_id, CURVE, partial(codec.whole_curve, result)),
+            curve=self._read_csv(run_id, CURVE, partial(whole_curve, result)),
             layers=self._read_csv(run_id, LAYERS, codec.signal_from_csv),
             death_layers=self._read_csv(run_id, DEATH, codec.signal_from_csv),
         )

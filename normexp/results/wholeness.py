@@ -1,10 +1,11 @@
-"""Whether a file is as it was written: records, and weights, of which the tensors are not read."""
+"""Whether a file is as it was written: records, curves, and weights, of which the tensors are not read."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+from normexp.record import CurveRow, Result
 from normexp.results import codec
 
 MAX_HEADER = 10**8
@@ -21,6 +22,14 @@ def is_whole(path: Path) -> bool:
         return bool(path.stat().st_size == 8 + size + max(ends, default=0))
     except (OSError, ValueError, AttributeError, KeyError, IndexError, TypeError):
         return False
+
+
+def whole_curve(result: Result | None, text: str) -> list[CurveRow]:
+    """The rows of curve.csv. ValueError where it is garbled, or ends before the result does."""
+    curve = codec.curve_from_csv(text)
+    if result is not None and curve and curve[-1].step < result.steps_done:
+        raise ValueError(f"it ends at step {curve[-1].step} of {result.steps_done}")
+    return curve
 
 
 def is_record(path: Path) -> bool:
