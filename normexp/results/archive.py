@@ -54,14 +54,15 @@ def files_of(path: Path) -> Iterator[tuple[str, bytes]]:
             pass
 
 
-class _Bounded:
+class _Bounded(io.BufferedIOBase):
     """A stream that refuses to give more than MOST_BYTES."""
 
     def __init__(self, stream: lzma.LZMAFile) -> None:
         self._stream, self._left = stream, MOST_BYTES
 
-    def read(self, size: int = -1) -> bytes:
-        data = self._stream.read(min(size, self._left + 1) if size >= 0 else self._left + 1)
+    def read(self, size: int | None = -1, /) -> bytes:
+        most = self._left + 1
+        data = self._stream.read(most if size is None or size < 0 else min(size, most))
         self._left -= len(data)
         if self._left < 0:
             raise ValueError(f"it unpacks to more than {MOST_BYTES / 1e9:.1f} GB")
