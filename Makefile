@@ -2,8 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
+TABLES := docs/config.md docs/outcomes.md docs/schemes.md
 
-.PHONY: demo test slow check format article article-quick bench clean
+.PHONY: demo test slow check format article article-quick bench docs clean
 
 demo: $(STAMP)
 	$(BIN)/normexp sweep configs/lr_scan.yaml
@@ -18,14 +19,14 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m normexp.reference --check README.md
+	$(BIN)/python -m normexp.reference --check $(TABLES)
 	$(BIN)/python -m benchmarks.page --check
 	$(BIN)/python -m pytest -n 2
 
 format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
-	$(BIN)/python -m normexp.reference README.md
+	$(BIN)/python -m normexp.reference $(TABLES)
 
 # The article's claims, each run that they need, every verdict, and the report: results/article/REPORT.md and report.html,
 # with all runs packed small; about eight hours on two cores. The quick one, ten minutes, takes one seed and 3 % of the
@@ -36,6 +37,12 @@ article: $(STAMP)
 
 article-quick: $(STAMP)
 	$(BIN)/normexp claims article --run --quick
+
+# The site of docs/, into build/site.
+docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	$(BIN)/python -m typer normexp.cli.app utils docs --name normexp --title Commands --output docs/commands.md
+	$(BIN)/python -m mkdocs build --strict
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.step
