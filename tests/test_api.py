@@ -6,6 +6,8 @@ import json
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ import pytest
 import normexp
 from normexp import api
 from normexp.config import given, grid
+from normexp.execute import launch
 from normexp.execute.events import Finished, Progress
 from normexp.record import Outcome
 from normexp.results.store import Store
@@ -177,6 +180,22 @@ def test_the_example_and_threads_from_standard_input(tmp_path: Path) -> None:
     assert {name: len(words) for name, words in told.items()} == {"a": 1, "bb": 1, "ccc": 1}
     assert {word for words in told.values() for word in words} <= {outcome.value for outcome in Outcome}
     assert sorted(path.name for path in (tmp_path / "results").iterdir()) == ["a", "bb", "ccc", "rates"]
+
+
+def test_main_is_put_back_whoever_hides_it_last() -> None:
+    main, hidden = sys.modules["__main__"], threading.Event()
+
+    def hide(seconds: float) -> None:
+        with launch._main_hidden():
+            hidden.set()
+            time.sleep(seconds)
+
+    thread = threading.Thread(target=hide, args=(0.05,))
+    thread.start()
+    hidden.wait()
+    hide(0.1)
+    thread.join()
+    assert sys.modules["__main__"] is main
 
 
 def test_names_of_modules_do_not_hide_functions() -> None:
