@@ -305,8 +305,10 @@ def test_real_runs_from_the_command_line(tmp_path: Path, monkeypatch: pytest.Mon
     assert {"manifest.json", "runs", "points.csv", "edge.csv", "edge.md"} <= {path.name for path in folder.iterdir()}
     assert {f"edge.{suffix}" for suffix in ("svg", "png", "csv")} <= {p.name for p in (folder / "figures").iterdir()}
     runs = len(list((folder / "runs").iterdir()))
-    assert f"{runs} runs; the grid of this resolution has 5." in told.out
+    assert f"{runs} runs; the whole grid of this resolution would take 5." in told.out
     assert "It learns up to lr 0.03 (1 of 1) but not at" in told.out
+    assert _main() == 0
+    assert f"{runs} runs ({runs} of them stored before)" in capsys.readouterr().out
     monkeypatch.setattr("sys.argv", ["normexp", "report", str(folder)])
     assert _main() == 0
     assert Store(folder).read_plan().title.startswith("Where along lr it ceases to learn")

@@ -97,7 +97,7 @@ def _show_dry_run(search: Search, plan: Plan, stored: Mapping[str, RunRecord], o
     cells = len(search.edges({}))
     show(
         f"{plan.name}: {plural(cells, 'cell')}, {asked_text(search.question)}",
-        f"at most {plural(search.most_runs, 'run')}; the grid of this resolution has {search.grid_runs}",
+        f"at most {plural(search.most_runs, 'run')}; the whole grid of this resolution would take {search.grid_runs}",
         f"{plural(len(search.ended(stored)), 'run')} stored; next {len(todo)}, about {duration(seconds)} ({basis})",
         f"folder: {options.out / plan.folder}",
     )
@@ -156,9 +156,7 @@ def _execute(search: Search, plan: Plan, stored: Mapping[str, RunRecord], option
         with suppress(StorageError):  # told already, if the disk is full
             views.write(store, search, records)
     edges = search.edges(records)
-    before = len(search.ended(records) & set(stored))
-    cost = views.cost(search, records) + (f" {before} of them were stored before." if before else "")
-    words = views.conclusion(question, edges)
+    words, cost = views.conclusion(question, edges), views.cost(search, records, stored)
     show(Uncut(views.table(question, edges)), Encodable(words, "bold"), cost, f"Files: {store.folder}")
     if swept.message:
         say(swept.message)

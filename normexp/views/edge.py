@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -179,9 +179,12 @@ def _floor(factor: float) -> str:
     return f"{math.floor(factor / unit + 1e-9) * unit:.6g}"
 
 
-def cost(search: Search, records: Mapping[str, RunRecord]) -> str:
-    """The runs behind the brackets, and those of the grid that is as fine."""
-    return f"{plural(len(search.ended(records)), 'run')}; the grid of this resolution has {search.grid_runs}."
+def cost(search: Search, records: Mapping[str, RunRecord], before: Collection[str] = ()) -> str:
+    """The runs behind the brackets, of which those `before` were stored, and those of the grid that is as fine."""
+    ended = search.ended(records)
+    reused = len(ended & set(before))
+    stored = f" ({reused} of them stored before)" if reused else ""
+    return f"{plural(len(ended), 'run')}{stored}; the whole grid of this resolution would take {search.grid_runs}."
 
 
 def borders_frame(edges: Sequence[Edge]) -> pd.DataFrame:

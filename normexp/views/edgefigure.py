@@ -87,11 +87,12 @@ def _draw_cell(ax: Axes, line: int, edge: Edge, question: Question, look: Look) 
         ax.plot([low.value, high.value], [line, line], **_between(look))
     for share in edge.shares:
         ax.plot([share.value], [line], **marks[share.verdict], zorder=4, clip_on=False)
-    for share, side in _counted(edge).values():
-        shift = {"right": points / 2, "left": -points / 2, "center": 0}[side]
-        where: dict[str, Any] = {"textcoords": "offset points", "ha": side, "size": look.small}
-        where |= {"color": marks[share.verdict]["color"], "annotation_clip": False}
-        ax.annotate(f"{share.learned}/{share.seeds}", (share.value, line), (shift, points * 0.55), **where)
+    for share, side, up in _counted(edge):
+        shift = {"right": -0.5, "left": 0.5, "center": 0.0}[side]
+        where: dict[str, Any] = {"textcoords": "offset points", "ha": side, "va": "bottom" if up else "top"}
+        where |= {"size": look.small, "color": marks[share.verdict]["color"], "annotation_clip": False}
+        height = points * (0.55 if up else -0.55)
+        ax.annotate(f"{share.learned}/{share.seeds}", (share.value, line), (shift, height), **where)
     beside: dict[str, Any] = {"textcoords": "offset points", "va": "center", "size": look.small}
     told = _told(edge)
     ax.annotate(told, (1.0, line), (8, 0), xycoords=("axes fraction", "data"), annotation_clip=False, **beside)
@@ -101,15 +102,18 @@ def _between(look: Look) -> dict[str, Any]:
     return {"color": look.theme.ink, "linewidth": 1.4}
 
 
-def _counted(edge: Edge) -> dict[float, tuple[Share, str]]:
-    """The marks with k/n above them, by value, and on which side it ends: the outer one, where a bracket is narrow."""
+def _counted(edge: Edge) -> list[tuple[Share, str, bool]]:
+    """The marks that have k/n beside them: on which side it ends, and whether above.
+
+    Each on the outer side of its bracket, and those of a second one below, so that none meet however narrow it is.
+    """
     if not edge.borders:
-        return {share.value: (share, "center") for share in (*edge.shares[:1], *edge.shares[-1:])}
-    counted: dict[float, tuple[Share, str]] = {}
-    for _, *both in ends(edge):
-        for share, side in zip(sorted(both, key=lambda share: share.value), ("right", "left"), strict=True):
-            counted[share.value] = (share, "center" if share.value in counted else side)
-    return counted
+        return [(share, "center", True) for share in dict.fromkeys((*edge.shares[:1], *edge.shares[-1:]))]
+    return [
+        (share, side, index == 0)
+        for index, (_, *both) in enumerate(ends(edge))
+        for share, side in zip(sorted(both, key=lambda share: share.value), ("right", "left"), strict=True)
+    ]
 
 
 def _told(edge: Edge) -> str:
