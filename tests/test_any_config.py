@@ -164,3 +164,9 @@ def test_many_warnings_are_bounded() -> None:
 def test_a_device_without_end_is_no_config() -> None:
     with pytest.raises(UserError, match="longer than"):
         sweepfile.load(Path("/dev/zero"))
+
+
+def test_reading_ends_at_a_thousand_faults() -> None:
+    found = planned("\n".join(f"key{number}: 1" for number in range(1500)))
+    assert isinstance(found, UserError)
+    assert found.complaints[-1] == "and 972 more"
