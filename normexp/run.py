@@ -209,7 +209,7 @@ class RunConfig:
         values: dict[str, Any] = {
             name: key.canonical(getattr(run, name), name in mattering) for name, key in KEYS.items()
         }
-        return RunConfig(**values)
+        return self if values == self.to_dict() else RunConfig(**values)
 
     def mattering(self) -> frozenset[str]:
         """The keys that change the numbers: by the table, or because a row in use reads them."""
@@ -227,7 +227,7 @@ class RunConfig:
     def identity(self) -> dict[str, Value]:
         """What the run's id is made of: canonical keys that differ from their neutral value, and `plugins`, if any."""
         same = self.canonical()
-        given = {name: getattr(same, name) for name, key in sorted(KEYS.items()) if getattr(same, name) != key.neutral}
+        given = {name: value for name, value in sorted(same.to_dict().items()) if value != KEYS[name].neutral}
         plugins = same.plugins()
         return given | ({"plugins": " ".join(plugins)} if plugins else {})
 
@@ -254,7 +254,7 @@ INTERACTING = tuple(name for name, key in KEYS.items() if key.interacting)
 
 @functools.lru_cache(maxsize=2**16)
 def _run_id(run: RunConfig, *plugins: str) -> str:
-    text = json.dumps(run.identity(), sort_keys=True, allow_nan=False)
     same = run.canonical()
+    text = json.dumps(same.identity(), sort_keys=True, allow_nan=False)
     slug = f"d{same.depth}-{same.norm}-{same.position}-{same.mixer}-lr{same.lr:.3g}-w{same.warmup}-s{same.seed}"
     return f"{slug}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"

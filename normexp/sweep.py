@@ -99,7 +99,8 @@ def run_sweep(plan: Plan, options: Options, listener: Listener, grow: Grow = lam
     store = Store(below(options.out, plan.folder))
     with stoppable(), store.lock():
         store.begin(plan, options.argv, force=options.force)
-        work = work_of(plan, store, store.records(), options)
+        records = store.records()
+        work = work_of(plan, store, records, options)
         check_places(store, [*(config.run_id for config in work.todo), *work.reusable])
         ended: list[RunRecord] = []
         if work.todo:
@@ -108,11 +109,13 @@ def run_sweep(plan: Plan, options: Options, listener: Listener, grow: Grow = lam
             job = Job(plugins.loaded(), options.save_weights, options.plain, losses, options.watched)
             _execute(work, job, store, options, listener, ended)
             once = replace(options, force=False, retry_failed=False, refresh=False)
-            while (larger := grow(store.records())) is not None:
-                store.begin(larger, options.argv, force=False)
-                work, ended = work_of(larger, store, store.records(), once), []
+            while (larger := grow(records := store.records() if ended else records)) is not None:
+                plan, ended = larger, []
+                store.begin(plan, options.argv, force=False)
+                records = store.records()
+                work = work_of(plan, store, records, once)
                 _execute(work, job, store, once, listener, ended)
-            made = report.rebuild(store, figures=True)
+            made = report.rebuild(store, figures=True, redraw=bool(ended), known=(plan, records))
         except Stopped as stop:
             exit_code, why = stop.exit_code, f"stopped by {stop}"
         except (StorageError, NotFollowed, LauncherError) as fault:
@@ -127,7 +130,8 @@ def _execute(work: Work, job: Job, store: Store, options: Options, listener: Lis
     """Copy what other sweeps have, run the rest, and note in `ended` what is stored."""
     for run_id, (config, other) in list(work.reusable.items()):
         try:
-            ended.append(store.copy_from(other, run_id, weights=options.save_weights))
+            copy = store.copy_from(other, run_id, weights=options.save_weights)
+            ended.append(replace(copy, traces=None, log=None))
         except StorageError:
             raise
         except UserError:  # its traces cannot be read: run it here
@@ -142,7 +146,7 @@ def _execute(work: Work, job: Job, store: Store, options: Options, listener: Lis
             for event in events:
                 if isinstance(event, Finished):
                     store.write(event.record)
-                    event = Finished(replace(event.record, weights=None))  # they are not kept in memory
+                    event = Finished(replace(event.record, traces=None, log=None, weights=None))  # which need memory
                     ended.append(event.record)
                 _tell(listener.event, event)
                 if options.fail_fast and isinstance(event, Finished) and event.record.status is not Status.DONE:

@@ -89,7 +89,14 @@ def config_from(stored: Mapping[str, Any]) -> RunConfig:
     for name, table in (("norm", NORMS), ("final_norm", NORMS), ("position", SCHEMES)):
         if isinstance(values[name], str) and values[name] not in (*table, "none", "auto"):
             raise UnknownRow(f"{name} {values[name]!r} is of a plugin: give its file with --plugin FILE.py")
-    return RunConfig(**values)  # type: ignore[arg-type]
+    garbled = any(isinstance(value, list | dict) for value in values.values())
+    return (_config.__wrapped__ if garbled else _config)(*values.values())
+
+
+@functools.lru_cache(maxsize=2**15, typed=True)
+def _config(*values: Value) -> RunConfig:
+    """Of the values of all keys, in order: a command meets a stored config in the manifest, and in the record again."""
+    return RunConfig(**dict(zip(KEYS, values, strict=True)))  # type: ignore[arg-type]
 
 
 def record_to_json(record: RunRecord) -> str:
@@ -139,6 +146,8 @@ def typed(kind: Any, value: Any, where: str) -> Any:
     if origin is UnionType:
         return _one_of(arguments, value, where)
     if origin in (dict, Mapping) and isinstance(value, dict):
+        if arguments[1] is Any:
+            return value
         return {key: typed(arguments[1], item, f"{where}.{key}".lstrip(".")) for key, item in value.items()}
     if origin in (tuple, Sequence) and isinstance(value, list):
         return tuple(typed(arguments[0], item, f"{where}[{index}]") for index, item in enumerate(value))

@@ -1,11 +1,15 @@
-"""What lies in a results folder beside its sweeps: the report of claims; and the pictures of a sweep for it."""
+"""What lies in a results folder beside its sweeps: the report of claims; and the pictures of a sweep."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 
-from normexp.results.atomic import below, make_folder, storage_errors, write_atomically
-from normexp.results.store import FIGURES
+import normexp
+from normexp.errors import UserError
+from normexp.results.atomic import below, make_folder, read_those, storage_errors, write_atomically
+from normexp.results.store import DRAWN, FIGURES
 
 REPORT, WEBPAGE, VERDICTS = "REPORT.md", "report.html", "verdicts.csv"
 
@@ -24,3 +28,29 @@ def pictures(folder: Path) -> dict[str, bytes]:
         with storage_errors(path, "read"):
             found[path.stem] = below(folder, FIGURES, path.name).read_bytes()
     return found
+
+
+def drawn(folder: Path, tables: Iterable[str]) -> bool:
+    """Whether a sweep's figures and page were made by this program from these tables, and are all there."""
+    try:
+        digest, *names = read_those(folder, (DRAWN,)).get(DRAWN, b"").decode("utf-8", "replace").splitlines()
+    except (UserError, ValueError):
+        return False
+    return digest == _digest(tables) and set(names) <= {*_figures(folder)}
+
+
+def note_drawn(folder: Path, tables: Iterable[str]) -> None:
+    """Let `drawn` know that the figures are of these tables. Raises StorageError."""
+    write_atomically(below(folder, DRAWN), "\n".join([_digest(tables), *_figures(folder)]) + "\n")
+
+
+def _digest(tables: Iterable[str]) -> str:
+    digest = hashlib.sha256(normexp.__version__.encode())
+    for table in tables:
+        digest.update(table.encode("utf-8", "backslashreplace"))
+    return digest.hexdigest()
+
+
+def _figures(folder: Path) -> list[str]:
+    page = [WEBPAGE] if (folder / WEBPAGE).is_file() else []
+    return [*(path.name for path in sorted((folder / FIGURES).glob("*.*")) if path.is_file()), *page]

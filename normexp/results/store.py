@@ -40,7 +40,9 @@ WEIGHTS = "weights.safetensors"
 SWEEP, MANIFEST, RUNS, FIGURES = "sweep.yaml", "manifest.json", "runs", "figures"
 PACK = "runs.tar.xz"
 TABLES = ("points.csv", "runs.csv", "timings.csv", "summary.csv", "summary.md", "collapse.md", "edge.csv", "edge.md")
-OURS = {SWEEP, MANIFEST, RUNS, FIGURES, *TABLES, "report.html", PACK, LOCK, HOLDER}
+DRAWN = ".figures"
+"""Of which tables the figures are, and their names."""
+OURS = {SWEEP, MANIFEST, RUNS, FIGURES, *TABLES, "report.html", PACK, LOCK, HOLDER, DRAWN}
 SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=-]*")
 
 

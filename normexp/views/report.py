@@ -31,6 +31,8 @@ COMPARED = ("normexp", "torch", "numpy", "cpu_capability", "torch_threads")
 NAMED_STRAYS = 5
 _drawing = threading.Lock()
 """Held while a figure is drawn: matplotlib's settings belong to the whole process, and sweeps may run in threads."""
+KEPT_TRACES = 256
+"""Runs whose traces are in memory at one time: half a megabyte each, of 3000 steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,25 +88,38 @@ def load_drawing() -> None:
 
 
 def rebuild(
-    store: Store, *, figures: bool = False, known: tuple[Plan, Mapping[str, RunRecord]] | None = None
+    store: Store,
+    *,
+    figures: bool = False,
+    redraw: bool = True,
+    known: tuple[Plan, Mapping[str, RunRecord]] | None = None,
 ) -> Report:
-    """Read a folder and write its tables and, if asked, its figures and web page. Raises UserError, StorageError."""
+    """Read a folder and write its tables and, if asked, its figures and web page. Raises UserError, StorageError.
+
+    Without `redraw`, figures of the same tables stay as they are. `known`: see `read`.
+    """
     report = read(store, known)
-    store.write_derived("points.csv", tables.to_csv(tables.points(report.plan)))
-    store.write_derived("runs.csv", tables.to_csv(report.runs))
+    told = {
+        "points.csv": tables.to_csv(tables.points(report.plan)),
+        "runs.csv": tables.to_csv(report.runs),
+        "summary.csv": tables.to_csv(report.summary),
+        "summary.md": report.markdown,
+    }
+    for name, text in told.items():
+        store.write_derived(name, text)
     store.write_derived("timings.csv", tables.to_csv(tables.timings(report.plan, report.records)))
-    store.write_derived("summary.csv", tables.to_csv(report.summary))
-    store.write_derived("summary.md", report.markdown)
     before = len(store.warnings)
-    if figures:
+    if figures and (redraw or not reportfiles.drawn(store.folder, told.values())):
         write_figures(store, report)
+        if len(store.warnings) == before:
+            reportfiles.note_drawn(store.folder, told.values())
     return replace(report, warnings=(*report.warnings, *dict.fromkeys(store.warnings[before:])))
 
 
 def _traces(store: Store, records: Mapping[str, RunRecord]) -> Callable[[str], Traces]:
-    """By run id; none of a run whose files cannot be read, which the store's warnings tell. Each is read once."""
+    """By run id; none of a run whose files cannot be read, which is warned of. Those of few runs are read once."""
 
-    @functools.cache
+    @functools.lru_cache(maxsize=KEPT_TRACES)
     def traces(run_id: str) -> Traces:
         try:
             return store.traces(run_id, records[run_id].result)
