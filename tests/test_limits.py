@@ -1,0 +1,147 @@
+"""What large sweeps cost: nothing is read, drawn or kept more often than need be, and memory stays bounded."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import records as made
+
+from normexp.config import grid, sweepfile
+from normexp.execute.events import Event, Finished
+from normexp.record import RunRecord
+from normexp.results import codec
+from normexp.results.store import Store
+from normexp.run import RunConfig
+from normexp.sweep import run_sweep
+from normexp.work import Options
+
+STORED = """name: stored
+base: {{depth: 2, steps: 100, eval_every: 25}}
+grid: {{position: [pre, post], lr: [1e-4, 3e-4, 1e-3, 3e-3, 1e-2], seed: {{range: [0, {last}, 1]}}}}
+"""
+GIB = 2**20
+"""In KiB, as ru_maxrss counts on Linux."""
+
+
+class Listener:
+    """Remembers events."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def begin(self, todo: Sequence[RunConfig], *, done: int, failed: int, reused: int) -> None: ...
+
+    def event(self, event: Event) -> None:
+        self.events.append(event)
+
+    def end(self) -> None: ...
+
+
+def stored(folder: Path, runs: int) -> Store:
+    """A folder with so many made-up runs, all done, and its config beside it."""
+    asked = folder / "stored.yaml"
+    asked.write_text(STORED.format(last=runs // 10 - 1))
+    plan = grid.plan(sweepfile.load(asked, ()))
+    store = Store(folder / "results" / plan.folder)
+    with store.lock():
+        store.begin(plan, (), force=False)
+    texts: dict[str, str] = {}
+    for run_id, config in plan.configs.items():
+        record = made.done(config, 2.0)
+        assert record.traces is not None
+        texts = texts or {
+            "curve.csv": codec.curve_to_csv(record.traces.curve),
+            "layers.csv": codec.signal_to_csv(record.traces.layers),
+            "log.txt": "",
+        }
+        run = store.folder / "runs" / run_id
+        run.mkdir()
+        for name, text in (texts | {"run.json": codec.record_to_json(record)}).items():
+            (run / name).write_text(text)  # without waiting for the disk, as the store does
+    return store
+
+
+def resume(store: Store) -> Listener:
+    listener = Listener()
+    options = Options(out=store.folder.parent, jobs=1, executor="inline")
+    run_sweep(grid.plan(sweepfile.load(store.folder.parent.parent / "stored.yaml", ())), options, listener)
+    return listener
+
+
+def test_with_nothing_to_do_each_record_is_read_once_and_figures_stay_while_they_are_of_the_same_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[int] = []
+    counts: Counter[str] = Counter()
+    read = codec.record_from_json
+
+    def counted(text: str) -> RunRecord:
+        record = read(text)
+        counts[record.run_id] += 1
+        return record
+
+    def draw(store: Store, report: object) -> None:
+        drawn.append(len(drawn))
+        store.write_derived("figures/curves.svg", "<svg/>")
+
+    store = stored(tmp_path, 20)
+    monkeypatch.setattr(codec, "record_from_json", counted)
+    monkeypatch.setattr("normexp.views.report.write_figures", draw)
+    for _ in range(2):
+        counts.clear()
+        resume(store)
+        assert set(counts.values()) == {1}
+        assert len(counts) == 20
+    assert drawn == [0]
+    (store.folder / "figures" / "curves.svg").unlink()
+    resume(store)
+    assert drawn == [0, 1]
+    again = next(iter(counts))
+    store.write(made.done(store.read_plan().configs[again], 2.5))
+    resume(store)
+    assert drawn == [0, 1, 2]
+    resume(store)
+    assert drawn == [0, 1, 2]
+
+
+def test_curves_of_ended_runs_are_not_kept_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("normexp.views.report.write_figures", lambda store, report: None)
+    tiny = {"depth": 1, "width": 8, "hidden": 8, "heads": 2, "vocab": 8, "batch": 4, "steps": 2, "seed": [0, 1]}
+    listener = Listener()
+    asked = grid.plan_of(name="tiny", title="Tiny", groups=[("", tiny)])
+    swept = run_sweep(asked, Options(out=tmp_path, jobs=1, executor="inline"), listener)
+    told = [event.record for event in listener.events if isinstance(event, Finished)]
+    assert [record.traces for record in told] == [None, None]
+    assert all(swept.store.traces(record.run_id).curve for record in told)
+
+
+def spent(*words: str | Path, cwd: Path) -> tuple[float, int]:
+    """Processor seconds and peak KiB of a command that ends well."""
+    command = [sys.executable, "-m", "normexp", *map(str, words)]
+    process = subprocess.Popen(command, cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "wait4"), reason="resources of a child process are told on POSIX alone")
+def test_ten_thousand_runs_take_ten_times_a_thousand_and_less_than_a_gibibyte(tmp_path: Path) -> None:
+    commands = (("list",), ("report", "results/stored"), ("sweep", "stored.yaml"))
+    found: dict[int, list[tuple[float, int]]] = {}
+    for runs in (1000, 10_000):
+        folder = tmp_path / str(runs)
+        folder.mkdir()
+        stored(folder, runs)
+        spent("sweep", "stored.yaml", cwd=folder)  # draws the figures
+        found[runs] = [spent(*words, cwd=folder) for words in commands]
+    for words, (few, _), (many, peak) in zip(commands, found[1000], found[10_000], strict=True):
+        assert peak < GIB, words
+        assert many < 15 * few, words
