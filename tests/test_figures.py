@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import records as made
 from matplotlib.figure import Figure
-from matplotlib.image import imread
 from matplotlib.text import Text
 from PIL import Image
 
@@ -155,7 +154,9 @@ def test_crosses_without_room_beside_each_other_stand_in_rows() -> None:
     assert not cut_off(figure)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [kind if kind in ("map", "signal") else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
+)
 def test_every_kind_at_every_width_cuts_nothing_off(kind: str) -> None:
     axes = {
         "position": ["pre", "residual_scaled", "deepnorm"],
@@ -171,11 +172,10 @@ def test_every_kind_at_every_width_cuts_nothing_off(kind: str) -> None:
         ends[run_id] = made.dead(config, 9) if dies else made.done(config, 4.065 if config.lr > 5e-3 else 1.9)
     found = figure_of(kind, plan, ends)
     for width in WIDTHS.values():
-        for theme in THEMES.values() if kind == "map" else (LIGHT,):
-            figure = draw(found, Look(width=width, theme=theme))
-            assert not cut_off(figure), width
-            assert figure.get_size_inches()[0] == width.inches
-            assert title.split()[-2] in figure.get_suptitle()
+        figure = draw(found, Look(width=width))
+        assert not cut_off(figure), width
+        assert figure.get_size_inches()[0] == width.inches
+        assert title.split()[-2] in figure.get_suptitle()
 
 
 def test_dark_is_dark_and_differs_in_nothing_else(plan: Plan, records: dict[str, RunRecord]) -> None:
@@ -236,16 +236,18 @@ def test_control_characters_are_not_drawn() -> None:
 
 
 def test_a_figure_is_the_same_each_time(plan: Plan, records: dict[str, RunRecord]) -> None:
-    one, two = (render(draw(figure_of("sensitivity", plan, records)), ["svg", "png", "pdf"]) for _ in range(2))
+    one, two = (render(draw(figure_of("sensitivity", plan, records)), ["svg", "pdf"]) for _ in range(2))
     assert one == two
     assert b"<dc:date>" not in one["svg"]
     assert b"CreationDate" not in one["pdf"]
-    assert imread(io.BytesIO(one["png"]), format="png").shape[1] > 600
 
 
 def test_a_picture_by_a_palette_keeps_its_lines(plan: Plan, records: dict[str, RunRecord]) -> None:
     found = figure_of("sensitivity", plan, records)
-    picture = Image.open(io.BytesIO(render(draw(found), ["png"])["png"]))
+    one, picture_bytes = (render(draw(found), ["png"])["png"] for _ in range(2))
+    assert one == picture_bytes
+    picture = Image.open(io.BytesIO(picture_bytes))
+    assert picture.width > 600
     assert picture.mode == "P"
     colors = {color for _, color in picture.convert("RGB").getcolors(PNG_COLORS) or []}
     for wanted in ((255, 255, 255), (0, 0x72, 0xB2), (0xD5, 0x5E, 0)):
