@@ -12,7 +12,10 @@ NO_LIMIT = 100_000
 """As jobs: as many as the workers of a scheduler take."""
 
 Out = Annotated[Path, typer.Option("--out", help="Folder of all results.", file_okay=True)]
-Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Runs at a time; default: the processors.")]
+Jobs = Annotated[
+    int | None,
+    typer.Option("--jobs", "-j", min=1, help="Runs at a time; default: the processors, or a scheduler's workers."),
+]
 Timeout = Annotated[float | None, typer.Option(min=0.1, help="Seconds after which a run is given up.")]
 Executor = Annotated[str, typer.Option(help="How runs are executed: processes, inline or dask.")]
 Scheduler = Annotated[
