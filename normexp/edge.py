@@ -32,7 +32,7 @@ class EdgeAxis:
     def __str__(self) -> str:
         high = "the steps" if self.high is None else f"{self.high:g}"
         close = f"{self.resolution:g} apart" if self.whole else f"a ratio of {self.resolution:g}"
-        return f"{self.low:g} to {high}, {close}"
+        return f"from {self.low:g} to {high}, {close}"
 
 
 AXES: Mapping[str, EdgeAxis] = {

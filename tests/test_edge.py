@@ -11,6 +11,7 @@ import records
 
 from normexp.bisection import Finding, Span
 from normexp.cli import app
+from normexp.cli import edge as command
 from normexp.config import grid, sweepfile
 from normexp.edge import AXES, Edge, Question, Share, ask
 from normexp.errors import UserError
@@ -322,7 +323,9 @@ def _main() -> int:
     return int(end.value.code or 0)
 
 
-def test_the_defaults_of_the_table_can_be_asked() -> None:
-    for axis in AXES:
+def test_the_defaults_of_the_table_can_be_asked_and_are_those_of_the_help() -> None:
+    told = " ".join((command.edge.__doc__ or "").split())
+    for axis, row in AXES.items():
+        assert f"{axis} {row}" in told
         span = ask(sweepfile.parse(CELLS.replace("steps: 5", "steps: 500"), origin="a"), axis).span
         assert span.most_values < span.grid_values

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from normexp.execute.events import Event
     from normexp.plan import Plan
     from normexp.record import RunRecord
+    from normexp.results.store import Store
     from normexp.run import RunConfig
     from normexp.search import Search
     from normexp.sweep import Listener
@@ -46,9 +47,21 @@ def edge(
     ] = False,
     timeout: common.Timeout = None,
     executor: common.Executor = "processes",
+    scheduler: common.Scheduler = None,
     plugin: common.Plugins = None,
 ) -> None:
-    """Bisect one axis for the border between learning and not, in each cell of a grid, over seeds."""
+    """Bisect one axis for the border between learning and not, in each cell of a grid, over seeds.
+
+    Stored runs of any sweep are reused. Where it looks, and how close a bracket's ends come, unless told otherwise:
+
+    lr from 1e-05 to 1, a ratio of 1.5
+
+    init_gain from 0.1 to 10, a ratio of 1.25
+
+    depth from 1 to 64, 2 apart
+
+    warmup from 0 to the steps, 20 apart
+    """
     from normexp.cli.show import say
     from normexp.config import sweepfile
     from normexp.edge import ask
@@ -60,8 +73,9 @@ def edge(
     search = Search(question, max_runs=max_runs)
     options = Options(
         out=out,
-        jobs=common.jobs_or_default(jobs),
+        jobs=common.jobs_or_default(jobs, None if dry_run else scheduler),
         executor=executor,
+        scheduler=scheduler,
         timeout_seconds=timeout,
         retry_failed=retry_failed,
         argv=tuple(sys.argv),
@@ -143,7 +157,7 @@ def _execute(search: Search, plan: Plan, stored: Mapping[str, RunRecord], option
     def grow(records: Mapping[str, RunRecord]) -> Plan | None:
         larger = search.grow(records)
         if larger is None:
-            views.write(store, search, records)  # before the figures are, for the report shows it among them
+            _write(store, search, records)  # before the figures are, for the report shows it among them
             return None
         listener.names |= names_of(larger)
         edges = search.edges(records)
@@ -154,10 +168,16 @@ def _execute(search: Search, plan: Plan, stored: Mapping[str, RunRecord], option
     records = swept.report.records
     if swept.stopped:
         with suppress(StorageError):  # told already, if the disk is full
-            views.write(store, search, records)
+            _write(store, search, records)
     edges = search.edges(records)
     words, cost = views.conclusion(question, edges), views.cost(search, records, stored)
     show(Uncut(views.table(question, edges)), Encodable(words, "bold"), cost, f"Files: {store.folder}")
     if swept.message:
         say(swept.message)
     return swept.exit_code
+
+
+def _write(store: Store, search: Search, records: Mapping[str, RunRecord]) -> None:
+    from normexp.views.edgefigure import write
+
+    write(store, search, records)

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 from normexp.bisection import Finding, Number
 from normexp.edge import Edge, Question, Share
 from normexp.record import RunRecord
-from normexp.results.store import FIGURES, Store
 from normexp.search import Search
 from normexp.views import tables
 from normexp.views.labels import listed, plural, value_text, values_text
-from normexp.views.markdown import escape, table_text
 from normexp.views.pivot import TextTable
 
 if TYPE_CHECKING:
@@ -213,19 +211,3 @@ def shares_frame(question: Question, edges: Sequence[Edge]) -> pd.DataFrame:
         for share in edge.shares
     ]
     return tables.frame(rows, [*edges[0].values, question.axis, "learned", "seeds", "failed", "verdict"])
-
-
-def write(store: Store, search: Search, records: Mapping[str, RunRecord]) -> None:
-    """Write edge.md, edge.csv and the figure with its data. Raises StorageError."""
-    from normexp.views.canvas import render
-    from normexp.views.edgefigure import draw
-
-    question, edges = search.question, search.edges(records)
-    found = table(question, edges)
-    words = (conclusion(question, edges), cost(search, records), found.title)
-    parts = [f"# {escape(search.title)}", *map(escape, words), table_text(found), escape(found.note)]
-    store.write_derived("edge.md", "\n\n".join(parts) + "\n")
-    store.write_derived("edge.csv", tables.to_csv(borders_frame(edges)))
-    for suffix, content in render(draw(search.title, question, edges), dpi=180).items():
-        store.write_derived(f"{FIGURES}/edge.{suffix}", content)
-    store.write_derived(f"{FIGURES}/edge.csv", tables.to_csv(shares_frame(question, edges)))

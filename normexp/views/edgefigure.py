@@ -1,8 +1,8 @@
-"""Borders drawn: a line a cell, where it learns as a bar, each value that was run as a mark."""
+"""Borders drawn: a line a cell, where it learns as a bar, each value that was run as a mark; and the files of all."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +13,24 @@ from matplotlib.ticker import MaxNLocator
 
 from normexp.bisection import Finding
 from normexp.edge import Edge, Question, Share
-from normexp.views.canvas import PLAIN_NUMBERS
-from normexp.views.edge import ends, name_of, number_text
+from normexp.record import RunRecord
+from normexp.results.store import FIGURES, Store
+from normexp.search import Search
+from normexp.views import tables
+from normexp.views.canvas import PLAIN_NUMBERS, render
+from normexp.views.edge import (
+    borders_frame,
+    conclusion,
+    cost,
+    ends,
+    name_of,
+    number_text,
+    shares_frame,
+    table,
+)
 from normexp.views.labels import plural
 from normexp.views.look import Look
+from normexp.views.markdown import escape, table_text
 from normexp.views.panelgrid import wrapped
 
 if TYPE_CHECKING:
@@ -138,3 +152,16 @@ def _handles(
     if any(edge.borders for edge in drawn):
         handles["between them: a border, not run"] = Line2D([], [], **_between(look))
     return handles
+
+
+def write(store: Store, search: Search, records: Mapping[str, RunRecord]) -> None:
+    """Write edge.md, edge.csv and the figure with its data. Raises StorageError."""
+    question, edges = search.question, search.edges(records)
+    found = table(question, edges)
+    words = (conclusion(question, edges), cost(search, records), found.title)
+    parts = [f"# {escape(search.title)}", *map(escape, words), table_text(found), escape(found.note)]
+    store.write_derived("edge.md", "\n\n".join(parts) + "\n")
+    store.write_derived("edge.csv", tables.to_csv(borders_frame(edges)))
+    for suffix, content in render(draw(search.title, question, edges), dpi=180).items():
+        store.write_derived(f"{FIGURES}/edge.{suffix}", content)
+    store.write_derived(f"{FIGURES}/edge.csv", tables.to_csv(shares_frame(question, edges)))
