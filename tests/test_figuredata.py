@@ -259,6 +259,8 @@ def test_a_report_has_what_fits_the_axes(source: Source) -> None:
     assert names(source) == ["curves", "sensitivity", "signal"]
     plan = made.plan({"depth": [2, 4, 8], "lr": [1e-3, 1e-2]})
     assert names(source_of(plan, {})) == ["curves", "sensitivity", "map", "depth"], "no layer is measured"
+    labelled = replace(plan, points=tuple(replace(point, label=str(point.values["depth"])) for point in plan.points))
+    assert names(source_of(labelled, {})) == ["curves", "sensitivity", "depth"], "labels have axes of their own"
     assert [kind.file for kind in KINDS.values()] == [
         "curves",
         "lr_sensitivity",

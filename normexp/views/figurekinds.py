@@ -40,6 +40,9 @@ def _varies(plan: Plan, key: str, least: int = 2) -> bool:
 
 
 def _two_axes(plan: Plan) -> bool:
+    """Of one grid: under several labels, each has axes of its own, which one pair does not fit."""
+    if len({point.label for point in plan.points}) > 1:
+        return False
     varying = [axis for axis in plan.axes if axis != "seed" and _varies(plan, axis)]
     return len(varying) > 1 and any(_is_scanned(plan, axis) for axis in varying)
 

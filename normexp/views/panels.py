@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from normexp.views.labels import values_text
 
-LABELS = 12
+LABELS = 14
 """Lines in a panel at most."""
 COMFORT = 6
 """Lines in a panel that are easily told apart: where panels allow it, there are no more."""
