@@ -14,13 +14,14 @@ import pytest
 from normexp.config import grid
 from normexp.errors import UserError
 from normexp.execute.events import Event, Finished, Started
+from normexp.execute.executors import EXECUTORS
 from normexp.execute.launch import LauncherError
 from normexp.interrupt import Stopped
 from normexp.plan import Plan
 from normexp.record import Losses, RunRecord, Status
 from normexp.results.store import StorageError, Store
 from normexp.run import RunConfig
-from normexp.sweep import EXECUTORS, Swept, check_tasks, run_sweep
+from normexp.sweep import Swept, check_tasks, run_sweep
 from normexp.tasks import Task, remember
 from normexp.work import Options
 
