@@ -8,6 +8,16 @@ from typing import Any
 
 from normexp.views.pivot import TextTable
 
+TITLES = {
+    "curves": "Losses by step",
+    "lr_sensitivity": "Final loss by learning rate",
+    "outcome_map": "Outcomes by two axes",
+    "depth": "Final loss by depth",
+    "signal": "Layers at the start and at the end",
+    "layer_signal": "RMS by layer",
+}
+"""What a figure of this name shows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Heading:

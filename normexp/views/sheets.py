@@ -17,7 +17,7 @@ from normexp.views import tables
 from normexp.views.conclusion import conclusion
 from normexp.views.labels import loss_text, plural, value_text, values_text
 from normexp.views.markdown import reference_losses
-from normexp.views.pages import Block, Folded, Grid, Heading, Paragraph, Picture, Points, grids
+from normexp.views.pages import TITLES, Block, Folded, Grid, Heading, Paragraph, Picture, Points, grids
 from normexp.views.pivot import TextTable, cell_text, pivot
 from normexp.views.report import warnings
 from normexp.views.summary import Cell, cells, summarize
@@ -25,8 +25,6 @@ from normexp.views.summary import Cell, cells, summarize
 if TYPE_CHECKING:
     import pandas as pd
 
-TITLES = {"curves": "Losses by step", "lr_sensitivity": "Final loss by learning rate", "layer_signal": "RMS by layer"}
-"""What a figure of this name shows."""
 NEARLY_ALL = 0.8
 
 

@@ -13,7 +13,7 @@ from normexp.outcome import RULES
 from normexp.record import Traces
 from normexp.views.labels import plural, value_text
 from normexp.views.markdown import COUNTS, cell_table, reference_losses
-from normexp.views.pages import Block, Commands, Folded, Grid, Heading, Page, Paragraph, Picture, Points, grids
+from normexp.views.pages import TITLES, Block, Commands, Folded, Grid, Heading, Page, Paragraph, Picture, Points, grids
 from normexp.views.pivot import TextTable
 from normexp.views.runrows import MOST_CURVES, run_rows
 from normexp.views.tables import PENDING
@@ -100,7 +100,8 @@ def _figures(report: Report, pictures: Mapping[str, bytes]) -> Iterator[Block]:
     if pictures:
         yield Heading("Figures")
     for name, data in pictures.items():
-        yield Picture(f"figures/{name}.png", f"{name.replace('_', ' ')}: {report.plan.title or report.plan.name}", data)
+        told = TITLES.get(name, name.replace("_", " "))
+        yield Picture(f"figures/{name}.png", f"{told}: {report.plan.title or report.plan.name}", data)
 
 
 def _runs(report: Report, traces: Callable[[str], Traces]) -> Iterator[Block]:
