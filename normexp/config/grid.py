@@ -40,9 +40,9 @@ def plan(sweep: Sweep, *, max_runs: int = MAX_RUNS) -> Plan:
     needed = max(total.runs, -(-total.points // POINTS_A_RUN))
     if needed > max_runs:
         most = "" if total.exact else "at most "
-        points = f" or {POINTS_A_RUN * max_runs} points" if total.runs <= max_runs else ""
+        also = f" or {POINTS_A_RUN * max_runs} points" if total.runs <= max_runs else ""
         raise UserError(
-            f"{sweep.origin}: {most}{total.runs} runs ({total.points} points), more than {max_runs}{points}:"
+            f"{sweep.origin}: {most}{total.runs} runs ({total.points} points), more than {max_runs}{also}:"
             f" make the grid smaller, or allow it with --max-runs {needed}"
         )
     builder = _Builder(axes_of(sweep), structures)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -26,7 +27,7 @@ def sparkline(values: Sequence[float], width: int, *, unicode: bool = True) -> s
         return ""
     parts = min(width, len(values))
     edges = [round(part * len(values) / parts) for part in range(parts + 1)]
-    means = [_mean(values[start:end]) for start, end in zip(edges, edges[1:], strict=False)]
+    means = [_mean(values[start:end]) for start, end in itertools.pairwise(edges)]
     finite = [value for value in means if math.isfinite(value)]
     if finite and max(finite) > 100 * min(finite) > 0:
         means = [math.log(value) if math.isfinite(value) else value for value in means]
