@@ -5,10 +5,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 
@@ -58,6 +60,16 @@ def records(events: Iterator[Event]) -> dict[int, RunRecord]:
     return {event.record.config.seed: event.record for event in events if isinstance(event, Finished)}
 
 
+@pytest.fixture
+def port_8787_taken() -> Iterator[None]:
+    """dask's default for its pages, here or wherever it is taken already."""
+    with ExitStack() as stack:
+        with suppress(OSError):
+            stack.enter_context(socket.create_server(("", 8787)))
+        yield
+
+
+@pytest.mark.usefixtures("port_8787_taken")
 def test_a_run_with_plugin_and_weights_is_the_same_to_the_bit_on_a_cluster_of_this_process() -> None:
     with plugins.using(PLUGIN):
         configs = [tiny(seed, norm="half", eval_every=2) for seed in range(2)]

@@ -18,6 +18,8 @@ CONNECT_SECONDS = 5
 CLOSE_SECONDS = 2
 SETTINGS = {"distributed.scheduler.worker-saturation": 1.0, "distributed.scheduler.allowed-failures": 3}
 """Of our own scheduler: a run waits there until a worker is free, and may cost as many workers and one more."""
+ANY_PORT = "127.0.0.1:0"
+"""Of the pages that dask serves about itself: its default may be taken, and is open to the network."""
 SILENT = logging.CRITICAL + 1
 
 
@@ -55,7 +57,14 @@ def _local(jobs: int) -> Iterator[Any]:
 
     make: Any = distributed.LocalCluster
     with dask.config.set(SETTINGS):
-        cluster = make(n_workers=jobs, threads_per_worker=1, processes=False, memory_limit=None, dashboard_address=None)
+        cluster = make(
+            n_workers=jobs,
+            threads_per_worker=1,
+            processes=False,
+            memory_limit=None,
+            dashboard_address=ANY_PORT,
+            worker_dashboard_address=ANY_PORT,
+        )
         try:
             yield cluster
         finally:
