@@ -6,7 +6,6 @@ import csv
 import dataclasses
 import functools
 import io
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
@@ -16,14 +15,13 @@ from typing import Any, get_args, get_origin, get_type_hints
 from normexp.keys import Value
 from normexp.norms import NORMS
 from normexp.record import CurveRow, Outcome, RunRecord, SignalRow, Status
+from normexp.results.strictjson import from_json as from_json
+from normexp.results.strictjson import to_json as to_json
 from normexp.run import KEYS, RunConfig
 from normexp.schemes import SCHEMES
 
 SCHEMA = 1
 """Raised when the layout of run.json or manifest.json changes."""
-
-KIND = "_kind"
-"""JSON has no NaN and no infinity: such a number is null, and its kind stands beside it under key + KIND."""
 
 CURVE = tuple(field.name for field in dataclasses.fields(CurveRow))
 SIGNAL = tuple(field.name for field in dataclasses.fields(SignalRow))
@@ -34,50 +32,6 @@ class UnknownRow(ValueError):
 
 
 WORDS = {int: "a whole number of 64 bits", float: "a number", bool: "true or false", str: "a text", NoneType: "null"}
-
-
-def to_json(value: Mapping[str, Any]) -> str:
-    """Strict JSON; dataclasses become objects, NaN and infinities null with a kind."""
-    return json.dumps(_plain(value), allow_nan=False, ensure_ascii=False, indent=1) + "\n"
-
-
-def from_json(text: str) -> dict[str, Any]:
-    """The reverse, but objects stay dicts. Raises ValueError for anything but one strict JSON object."""
-    try:
-        value = json.loads(text, object_hook=_restore, parse_constant=_refuse)
-    except RecursionError:
-        raise ValueError("its JSON is nested too deeply") from None
-    if not isinstance(value, dict):
-        raise ValueError("not a JSON object")
-    return value
-
-
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        plain: dict[str, Any] = {}
-        for key, item in value.items():
-            special = isinstance(item, float) and not math.isfinite(item)
-            plain[key] = None if special else _plain(item)
-            if special:
-                plain[key + KIND] = repr(float(item))
-        return plain
-    if isinstance(value, Enum):
-        return value.value
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _restore(read: dict[str, Any]) -> dict[str, Any]:
-    kinds = {key for key in read if key.endswith(KIND) and read.get(key.removesuffix(KIND), 0) is None}
-    if not kinds:
-        return read
-    plain = {key: item for key, item in read.items() if key not in kinds}
-    return plain | {key.removesuffix(KIND): float(typed(str, read[key], key)) for key in kinds}
-
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is not JSON")
 
 
 def config_from(stored: Mapping[str, Any]) -> RunConfig:
@@ -140,9 +94,9 @@ def typed(kind: Any, value: Any, where: str) -> Any:
     """
     if kind is RunConfig:
         return config_from(typed(dict[str, Any], value, where))
-    if dataclasses.is_dataclass(kind):
+    origin, arguments, is_object = _shape(kind)
+    if is_object:
         return _object(kind, typed(dict[str, Any], value, where), where)
-    origin, arguments = _shape(kind)
     if origin is UnionType:
         return _one_of(arguments, value, where)
     if origin in (dict, Mapping) and isinstance(value, dict):
@@ -155,8 +109,9 @@ def typed(kind: Any, value: Any, where: str) -> Any:
 
 
 @functools.cache
-def _shape(kind: Any) -> tuple[Any, tuple[Any, ...]]:
-    return get_origin(kind), get_args(kind)
+def _shape(kind: Any) -> tuple[Any, tuple[Any, ...], bool]:
+    """Origin and arguments of a type hint, and whether it is a dataclass."""
+    return get_origin(kind), get_args(kind), dataclasses.is_dataclass(kind)
 
 
 @functools.cache

@@ -10,7 +10,8 @@ from typing import Any
 import normexp
 from normexp.keys import Value
 from normexp.plan import Pivot, Plan, Point, Published
-from normexp.results.codec import SCHEMA, UnknownRow, config_from, from_json, to_json, typed
+from normexp.results.codec import SCHEMA, UnknownRow, config_from, typed
+from normexp.results.strictjson import from_json, to_json_of_rows
 from normexp.run import KEYS
 from normexp.shard import Shard
 
@@ -59,7 +60,7 @@ def manifest_json(plan: Plan, *, argv: Sequence[str], commit: str | None) -> str
     ]
     runs = {run_id: point.config.to_dict() for point, run_id in zip(whole.points, ids, strict=True)}
     described = {name: getattr(whole, name) for name in ("name", "title", "folder", "axes", "warnings")}
-    return to_json(
+    return to_json_of_rows(
         {"normexp": normexp.__version__, "schema": SCHEMA, "commit": commit, "argv": list(argv)}
         | described
         | ({"shard": plan.shard} if plan.shard else {})
