@@ -16,7 +16,7 @@ from workloads import BAD, one_bad, paced, quick, tiny
 
 from normexp.errors import UserError
 from normexp.execute.events import Event, Finished, Progress, Started
-from normexp.execute.executors import EXECUTORS, Executor
+from normexp.execute.executors import EXECUTORS, Executor, chosen
 from normexp.execute.worker import Work
 from normexp.interrupt import Stopped, stoppable
 from normexp.record import Outcome, RunRecord, Status
@@ -30,7 +30,7 @@ IN_PROCESSES = [each for each in EACH if each.values != ("inline",)]
 @pytest.fixture(scope="module")
 def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with cluster(tmp_path_factory.mktemp("cluster"), workers=2) as running:
-        running.wait_for_workers()
+        running.wait_for_workers(2)
         yield running
 
 
@@ -38,7 +38,7 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def execute(request: pytest.FixtureRequest) -> Executor:
     name = request.param
     if name == "dask":
-        return partial(EXECUTORS[name], scheduler=request.getfixturevalue("workers").address)
+        return chosen(name, request.getfixturevalue("workers").address)
     return EXECUTORS[name]
 
 
