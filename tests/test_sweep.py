@@ -93,7 +93,8 @@ def _no_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 def test_figures_are_drawn_at_the_end(tmp_path: Path) -> None:
     swept, _ = sweep(tmp_path, plan(seed=0))
     names = {path.name for path in (swept.store.folder / "figures").iterdir()}
-    assert names == {f"{name}.{suffix}" for name in ("curves", "lr_sensitivity", "signal") for suffix in ("svg", "png", "csv")}
+    drawn = ("curves", "lr_sensitivity", "signal")
+    assert names == {f"{name}.{suffix}" for name in drawn for suffix in ("svg", "png", "csv")}
 
 
 def test_a_second_start_has_nothing_to_do(tmp_path: Path) -> None:
