@@ -24,7 +24,7 @@ WIDTHS = {"grad": 72, "curve": 56, "loss": 36, "layers": 130}
 
 @dataclass(frozen=True, slots=True)
 class RunLines:
-    """Name, step, curve of the loss, loss, gradient norm, and RMS by layer where there is room; or how long ago they came."""
+    """Name, step, loss and its curve, gradient norm, and RMS by layer where there is room; or how long it is silent."""
 
     tally: Tally
     names: Mapping[str, str]
