@@ -122,6 +122,7 @@ def test_at_the_very_start(disk: Path) -> None:
     assert runs_done(disk) == 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["pack", "report"])
 def test_while_packing_or_reporting(command: str, disk: Path) -> None:
     free(disk)
@@ -135,6 +136,7 @@ def test_while_packing_or_reporting(command: str, disk: Path) -> None:
     assert sorted(disk.rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_a_file_larger_than_the_system_allows(tmp_path: Path, reference: dict[str, str]) -> None:
     """As a quota refuses it, where nothing can be mounted: here, the manifest."""
     (tmp_path / f"{NAME}.yaml").write_text(BASE + GRID)

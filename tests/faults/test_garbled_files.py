@@ -92,23 +92,10 @@ def check(kind: str, damage: str, folder: Path) -> None:
     DAMAGES[damage](path)
     told = f"{kind}: {damage}"
     intact = {name: text for name, text in read_all(two / "runs").items() if bad not in name and kind != "runs"}
-    out = ("--out", str(folder / "results"))
-    for name, *given in (
-        ("list", *out),
-        ("report", str(two)),
-        ("explain", good, *out),
-        ("explain", bad, *out),
-        ("repro", bad, *out),
-        ("repro", good, *out),
-        ("convert", bad, str(folder / "rms.safetensors"), "--to", "rms", "--force", *out),
-        ("pack", str(two)),
-        ("unpack", str(two)),
-        ("sweep", str(folder / "two.yaml"), "--dry-run", "--save-weights", *out),
-    ):
+    for name, *given in reading(kind in DERIVED, folder, bad, good):
         ended = program(name, *given, cwd=folder)
         assert ended.code in (0, 1, 2), (told, name)
         if ended.code == 2:
-            # of this file, or that the run is not there
             assert names(ended.err, path, bad, good), (told, name, ended.err)
         elif ended.code == 1:
             assert name == "repro", (told, name, ended)
@@ -116,7 +103,7 @@ def check(kind: str, damage: str, folder: Path) -> None:
     ended = program(*arguments(folder, TWO), cwd=folder)
     if ended.code:
         assert str(path) in ended.err, (told, ended.err)
-        assert "remove" in ended.err, (told, ended.err)
+        assert "remove" in ended.err or "in its place" in ended.err, (told, ended.err)
         assert not ended.out, (told, "before the first run")
         _remove(path)
         ended = program(*arguments(folder, TWO), cwd=folder)
@@ -126,6 +113,22 @@ def check(kind: str, damage: str, folder: Path) -> None:
     assert len(rows(two)) == 4, told
     for name, text in intact.items():
         assert (two / "runs" / name).read_bytes() == text, (told, name)
+
+
+def reading(derived: bool, folder: Path, bad: str, good: str) -> list[tuple[str, ...]]:
+    """The commands that read a sweep: of files that are `derived`, few read any."""
+    two, out = str(folder / "results" / TWO), ("--out", str(folder / "results"))
+    few = [("list", *out), ("report", two), ("explain", bad, *out)]
+    more = [
+        ("explain", good, *out),
+        ("repro", bad, *out),
+        ("repro", good, *out),
+        ("convert", bad, str(folder / "rms.safetensors"), "--to", "rms", "--force", *out),
+        ("pack", two),
+        ("unpack", two),
+        ("sweep", str(folder / "two.yaml"), "--dry-run", "--save-weights", *out),
+    ]
+    return few if derived else few + more
 
 
 def names(text: str, path: Path, *ids: str) -> bool:
@@ -139,7 +142,7 @@ def copied(undisturbed: Path, folder: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("kind", "damage"),
-    [("manifest.json", "half"), ("run.json", "not UTF-8 inside"), ("curve.csv", "last bytes"), ("RUN", "a folder")],
+    [("manifest.json", "half"), ("curve.csv", "last bytes")],
 )
 def test_some_damage_to_some_files(kind: str, damage: str, undisturbed: Path, tmp_path: Path) -> None:
     check(kind, damage, copied(undisturbed, tmp_path / "folder"))
@@ -148,7 +151,9 @@ def test_some_damage_to_some_files(kind: str, damage: str, undisturbed: Path, tm
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_damage_to_any_file(kind: str, undisturbed: Path, tmp_path: Path) -> None:
-    for damage in DAMAGES:
+    """Every damage to the files that nothing makes again, every third to each of the others."""
+    some = list(DAMAGES)[KINDS.index(kind) % 3 :: 3]
+    for damage in DAMAGES if kind in ("manifest.json", "run.json", "curve.csv") else some:
         folder = copied(undisturbed, tmp_path / "folder")
         check(kind, damage, folder)
         shutil.rmtree(folder)
