@@ -31,12 +31,12 @@ def pictures(folder: Path) -> dict[str, bytes]:
 
 
 def drawn(folder: Path, tables: Iterable[str]) -> bool:
-    """Whether a sweep's figures and page were made by this program from these tables, and are all there."""
+    """Whether a sweep's figures and page were made by this program from these tables, and are all there, undamaged."""
     try:
         digest, *names = read_those(folder, (DRAWN,)).get(DRAWN, b"").decode("utf-8", "replace").splitlines()
+        return digest == _digest(tables) and set(names) <= {*_figures(folder)}
     except (UserError, ValueError):
         return False
-    return digest == _digest(tables) and set(names) <= {*_figures(folder)}
 
 
 def note_drawn(folder: Path, tables: Iterable[str]) -> None:
@@ -52,5 +52,7 @@ def _digest(tables: Iterable[str]) -> str:
 
 
 def _figures(folder: Path) -> list[str]:
-    page = [WEBPAGE] if (folder / WEBPAGE).is_file() else []
-    return [*(path.name for path in sorted((folder / FIGURES).glob("*.*")) if path.is_file()), *page]
+    """Digest and name of each: a damaged one is none of them."""
+    paths = [path for path in (*sorted((folder / FIGURES).glob("*.*")), folder / WEBPAGE) if path.is_file()]
+    with storage_errors(folder, "read"):
+        return [f"{hashlib.sha256(path.read_bytes()).hexdigest()} {path.name}" for path in paths]

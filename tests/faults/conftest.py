@@ -42,4 +42,6 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     figures.mkdir()
     for suffix in ("svg", "png", "csv"):
         (figures / f"curves.{suffix}").write_text("drawn\n")
+    for name in ("report.html", ".figures"):
+        (figures.parent / name).write_text("drawn\n")
     return folder

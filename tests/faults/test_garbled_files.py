@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import os
 import random
 import shutil
@@ -11,12 +12,12 @@ from pathlib import Path
 
 import pytest
 from commands import program
-from sweeps import TWO, arguments, leftovers
+from sweeps import ONE, TWO, arguments, leftovers, write_configs
 
 SEED = 2026
 TABLES = ("points.csv", "runs.csv", "timings.csv", "summary.csv", "summary.md")
 RUN_FILES = ("run.json", "curve.csv", "layers.csv", "death.csv", "log.txt", "weights.safetensors")
-DERIVED = (*TABLES, "figures/curves.png", "figures/curves.svg", "figures/curves.csv")
+DERIVED = (*TABLES, "figures/curves.png", "figures/curves.svg", "figures/curves.csv", "report.html", ".figures")
 OURS = ("sweep.yaml", "manifest.json", "runs.tar.xz", ".lock", ".driver.json")
 KINDS = (*OURS, *RUN_FILES, *DERIVED, "figures", "runs", "RUN")
 
@@ -133,6 +134,26 @@ def reading(derived: bool, folder: Path, bad: str, good: str) -> list[tuple[str,
 
 def names(text: str, path: Path, *ids: str) -> bool:
     return str(path) in text or str(path.parent) in text or any(run_id in text for run_id in ids)
+
+
+@pytest.mark.slow
+def test_a_damaged_figure_is_drawn_again(tmp_path: Path) -> None:
+    write_configs(tmp_path)
+    assert program(*arguments(tmp_path, ONE), cwd=tmp_path, figures=True).code == 0
+    before = read_all(tmp_path / "results" / ONE)
+    drawn = sorted(name for name in before if name.startswith("figures/") or name in ("report.html", ".figures"))
+    assert len(drawn) > 4
+    for name, damage in zip(drawn, itertools.cycle(["half", "zeros", "not UTF-8", "gone"]), strict=False):
+        DAMAGES[damage](tmp_path / "results" / ONE / name)
+    assert program(*arguments(tmp_path, ONE), cwd=tmp_path, figures=True).code == 0
+    after = read_all(tmp_path / "results" / ONE)
+    assert {name: after.get(name) for name in drawn} == {name: before[name] for name in drawn}
+    for name in drawn:
+        DAMAGES["zeros"](tmp_path / "results" / ONE / name)
+        assert program(*arguments(tmp_path, ONE), cwd=tmp_path, figures=True).code == 0
+        assert (tmp_path / "results" / ONE / name).read_bytes() == before[name], name
+        if name == "figures/curves.png":
+            break
 
 
 def copied(undisturbed: Path, folder: Path) -> Path:
