@@ -15,7 +15,7 @@ import pytest
 from commands import program
 from nursery import Nursery
 from sweeps import ONE, TWO, Run, arguments, finished, leftovers, numbers, sweep, write_configs
-from test_drivers import session, wait_until_gone
+from test_drivers import driver, session, wait_until_gone
 
 SEED = int(os.environ.get("NORMEXP_FAULT_SEED", "2026"))
 """Of the random moments; each failure names its own."""
@@ -117,6 +117,21 @@ def test_kills_at_random_moments_of_a_sweep(nursery: Nursery, undisturbed: Path,
         shutil.rmtree(folder)
 
 
+def test_a_driver_killed_while_its_server_is_deep_in_an_import(tmp_path: Path) -> None:
+    """Large libraries are loaded with the interpreter's lock held: for seconds, no thread of the server has a turn."""
+    (tmp_path / "torch.py").write_text(
+        "import ctypes, pathlib\npathlib.Path(__file__).with_name('began').touch()\nctypes.PyDLL(None).sleep(9)\n"
+    )
+    path = os.pathsep.join([str(tmp_path), str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")])
+    with driver(tmp_path, "paced", PYTHONPATH=path) as process:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "began").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.kill()
+        wait_until_gone(process.pid, 3)
+
+
 @pytest.mark.slow
 def test_a_killed_driver_of_processes_leaves_none_of_them(undisturbed: Path, tmp_path: Path) -> None:
     """The program as it is installed, with two workers; three seconds after the kill none of its processes lives."""
@@ -130,12 +145,12 @@ def test_a_killed_driver_of_processes_leaves_none_of_them(undisturbed: Path, tmp
     shutil.rmtree(folder / "results" / TWO)
     for _ in range(DRIVERS):
         delay = longest * moments.random()
-        with subprocess.Popen(program, start_new_session=True, stderr=subprocess.DEVNULL, stdout=-3) as driver:
+        with subprocess.Popen(program, start_new_session=True, stderr=subprocess.DEVNULL, stdout=-3) as program_run:
             time.sleep(delay)
-            killed += driver.poll() is None
-            driver.kill()
-            wait_until_gone(driver.pid, 3)
-            assert session(driver.pid) == [], f"seed {SEED}: killed after {delay} s"
+            killed += program_run.poll() is None
+            program_run.kill()
+            wait_until_gone(program_run.pid, 3)
+            assert session(program_run.pid) == [], f"seed {SEED}: killed after {delay} s"
     assert killed >= DRIVERS // 2
     subprocess.run(program, check=True, capture_output=True)
     same_as_undisturbed(folder, undisturbed, f"seed {SEED}")
