@@ -1,8 +1,8 @@
 """What normexp costs besides the training itself.
 
 run: seconds of a run outside data, steps and evaluations, from one record stored to the next, in a worker after the
-first; short: wall time of a sweep of one-step runs of depth 2, a run; resume, report: these commands over stored runs,
-which one training and the store make. Prints and writes benchmarks/overhead.csv.
+first; short: wall time of a sweep of one-step runs of depth 2, a run; resume, report, list: these commands over stored
+runs, which one training and the store make (the first resume also draws the figures). Prints and writes benchmarks/overhead.csv.
 """
 
 from __future__ import annotations
@@ -84,7 +84,12 @@ def stored_rows(runs: int, repeats: int) -> Iterator[Row]:
         record = worker.run(next(iter(plan.configs.values())), lambda progress: None)
         for config in plan.configs.values():
             store.write(replace(record, config=config))
-        for what, words in (("resume", ("sweep", asked, "--out", folder)), ("report", ("report", store.folder))):
+        commands: dict[str, tuple[str | Path, ...]] = {
+            "resume": ("sweep", asked, "--out", folder),
+            "report": ("report", store.folder),
+            "list": ("list", "--out", folder),
+        }
+        for what, words in commands.items():
             found = [seconds(partial(command, *words)) for _ in range(repeats)]
             median, low, high = spread(found, digits=2)
             yield {"what": what, "runs": len(plan.configs), "unit": "s", "median": median, "low": low, "high": high}
