@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 import records
 
-from normexp.views import sweeppage, tables
+from normexp.views import tables
 from normexp.views.conclusion import conclusion
+from normexp.views.pages import sweeppage
+from normexp.views.pages.webpage import html
 from normexp.views.pivot import pivot
 from normexp.views.report import Report
 from normexp.views.summary import summarize
-from normexp.views.webpage import html
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 HOSTILE = "<img src=http://127.0.0.1:9/x onerror=alert(1)></script><script>document.title='taken'</script>"

@@ -15,12 +15,12 @@ from normexp.claims.claim import Citation, Claim, ClaimFile, Finding, Kind, Word
 from normexp.claims.verdict import Verdict, judge
 from normexp.plan import Pivot, Plan, Published
 from normexp.record import RunRecord
-from normexp.views import claimreport, takeaways
-from normexp.views.pages import Commands, Folded, Grid, Heading, Page, Paragraph, Picture, Points
-from normexp.views.pagetext import markdown
+from normexp.views.pages import claimreport, takeaways
+from normexp.views.pages.page import Commands, Folded, Grid, Heading, Page, Paragraph, Picture, Points
+from normexp.views.pages.sheets import Sheet, in_order, missing, settings
+from normexp.views.pages.textpage import markdown
+from normexp.views.pages.webpage import html
 from normexp.views.pivot import TextTable
-from normexp.views.sheets import Sheet, in_order, missing, settings
-from normexp.views.webpage import html
 
 SETTINGS = ("as written", "as described")
 VOID = {"meta", "img"}

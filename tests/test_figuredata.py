@@ -13,11 +13,12 @@ from normexp.errors import UserError
 from normexp.plan import Plan
 from normexp.record import Outcome, RunRecord, Traces
 from normexp.sensitivity import sensitivity
-from normexp.views import figuredata, tables
-from normexp.views.chart import LINEAR, LOG, NAMES, TRAINING, Chart, Line, Map, Spot, value_axis
-from normexp.views.figurechoice import Choice, Source, read_only
-from normexp.views.figurekinds import KINDS, compute, fitting
-from normexp.views.panels import LABELS, PANELS, Layout, place
+from normexp.views import tables
+from normexp.views.figures import curves as figuredata
+from normexp.views.figures.chart import LINEAR, LOG, NAMES, TRAINING, Chart, Line, Map, Spot, value_axis
+from normexp.views.figures.choice import Choice, Source, read_only
+from normexp.views.figures.kinds import KINDS, compute, fitting
+from normexp.views.figures.panels import LABELS, PANELS, Layout, place
 
 
 def source_of(plan: Plan, records: Mapping[str, RunRecord]) -> Source:

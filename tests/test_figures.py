@@ -17,16 +17,17 @@ from PIL import Image
 from normexp.plan import Plan
 from normexp.record import RunRecord, Traces
 from normexp.results.store import Store
-from normexp.views import figuredata, report, tables
-from normexp.views.canvas import PNG_COLORS, LossAxis
-from normexp.views.chart import Chart, Map
-from normexp.views.figurechoice import Choice, Source
-from normexp.views.figurekinds import KINDS, compute
-from normexp.views.figures import draw, draw_layer_signal, render
+from normexp.views import report, tables
+from normexp.views.figures import curves as figuredata
+from normexp.views.figures.canvas import PNG_COLORS, LossAxis
+from normexp.views.figures.chart import Chart, Map
+from normexp.views.figures.choice import Choice, Source
+from normexp.views.figures.drawing import draw, draw_layer_signal, render
+from normexp.views.figures.kinds import KINDS, compute
+from normexp.views.figures.linestyle import line_styles
+from normexp.views.figures.look import DARK, LIGHT, THEMES, WIDTHS, Look
+from normexp.views.figures.panels import LABELS
 from normexp.views.labels import CONTROL
-from normexp.views.linestyle import line_styles
-from normexp.views.look import DARK, LIGHT, THEMES, WIDTHS, Look
-from normexp.views.panels import LABELS
 
 COLUMN = Look(width=WIDTHS["column"])
 

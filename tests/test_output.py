@@ -178,7 +178,7 @@ def test_what_reads_in_any_encoding_and_width(
 def test_a_title_in_signs_that_the_font_lacks_is_drawn_without_a_word() -> None:
     from matplotlib.figure import Figure
 
-    from normexp.views.canvas import render
+    from normexp.views.figures.canvas import render
 
     figure = Figure()
     figure.suptitle("日本 \U0001f600")

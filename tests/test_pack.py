@@ -25,7 +25,8 @@ from normexp.results import codec, compact, library
 from normexp.results import pack as packing
 from normexp.results.pack import pack, unpack
 from normexp.results.store import CURVE, DEATH, LAYERS, LOG, MANIFEST, PACK, RUN, RUNS, SWEEP, Store
-from normexp.views import figuredata, report, repro
+from normexp.views import report, repro
+from normexp.views.figures import curves as figuredata
 from normexp.work import Options, work_of
 
 NUMBERS = st.floats() | st.floats(width=32) | st.integers(-3, 3).map(float)

@@ -25,8 +25,8 @@ from normexp.training.inspection import inspect, inspect_trainer
 from normexp.training.trained import retrain
 from normexp.training.weights import weights_bytes
 from normexp.views import probe as view
-from normexp.views.canvas import render
-from normexp.views.probefigure import draw
+from normexp.views.figures.canvas import render
+from normexp.views.figures.probefigure import draw
 
 TINY = ("width=8", "hidden=8", "heads=2", "vocab=8", "seq_len=6", "batch=4", "order=1")
 KEYS_OF_TINY = {"width": 8, "hidden": 8, "heads": 2, "vocab": 8, "seq_len": 6, "batch": 4, "order": 1}

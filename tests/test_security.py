@@ -30,9 +30,9 @@ from normexp.views import report
 from normexp.views.collapse import signal
 from normexp.views.explain import story
 from normexp.views.live import duration, result_line
-from normexp.views.pages import Commands, Page
-from normexp.views.pagetext import markdown
-from normexp.views.webpage import html
+from normexp.views.pages.page import Commands, Page
+from normexp.views.pages.textpage import markdown
+from normexp.views.pages.webpage import html
 
 PACKAGE = Path(__file__).parent.parent / "normexp"
 RUNS_CODE = {

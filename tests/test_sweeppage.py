@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from normexp.record import Traces
-from normexp.views import runrows, sweeppage, tables
+from normexp.views import tables
 from normexp.views.conclusion import conclusion
-from normexp.views.pages import Commands, Folded, Grid, Heading
+from normexp.views.pages import runrows, sweeppage
+from normexp.views.pages.page import Commands, Folded, Grid, Heading
+from normexp.views.pages.runcurves import MOST_POINTS, run_curve, thinned
 from normexp.views.pivot import pivot
 from normexp.views.report import Report
-from normexp.views.runcurves import MOST_POINTS, run_curve, thinned
 from normexp.views.summary import summarize
 
 PLAN = records.plan({"position": ["pre", "post"], "lr": [1e-3, 1e-2, 0.1]})

@@ -150,7 +150,7 @@ def _axes(asked: Asked, incomplete: str) -> Iterator[Candidate]:
 
 
 def _kinds(asked: Asked, incomplete: str) -> Iterator[Candidate]:
-    from normexp.views.figurekinds import KINDS
+    from normexp.views.figures.kinds import KINDS
 
     yield from (Candidate(name, kind.help) for name, kind in KINDS.items())
 

@@ -107,7 +107,7 @@ def _restore(folder: Path) -> None:
 
 def _report(file: ClaimFile, verdicts: list[Verdict], folder: Path, scale: float, *, redraw: bool) -> None:
     from normexp.cli.show import show
-    from normexp.views import claimreport
+    from normexp.views.pages import claimreport
 
     paths = claimreport.write(file, verdicts, folder, scale=scale, redraw=redraw)
     show(f"Report: {' and '.join(map(str, paths))}")

@@ -178,6 +178,6 @@ def _execute(search: Search, plan: Plan, stored: Mapping[str, RunRecord], option
 
 
 def _write(store: Store, search: Search, records: Mapping[str, RunRecord]) -> None:
-    from normexp.views.edgefigure import write
+    from normexp.views.figures.edgefigure import write
 
     write(store, search, records)

@@ -37,7 +37,7 @@ def plot(
     """Draw a sweep: losses, sensitivity to the learning rate, outcomes over two axes, layers; with the data as CSV."""
     from normexp.cli.show import say, show
     from normexp.results.store import Store
-    from normexp.views import plotting
+    from normexp.views.figures import plotting
 
     request = plotting.read(
         kind=kind,

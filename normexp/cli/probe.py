@@ -130,8 +130,8 @@ def _write(folder: Path, title: str, found: Sequence[Probed], shown: Sequence[Pr
     from normexp.results.lock import driver_lock
     from normexp.results.store import Store
     from normexp.views import probe as view
-    from normexp.views.canvas import render
-    from normexp.views.probefigure import draw
+    from normexp.views.figures.canvas import render
+    from normexp.views.figures.probefigure import draw
 
     if Store(folder).exists():
         raise UserError(f"{folder} is the folder of a sweep: choose another with --out")

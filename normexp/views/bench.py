@@ -118,7 +118,7 @@ def series(rows: Sequence[Timing]) -> tuple[list[str], list[Series]]:
 
 def render(rows: Sequence[Timing]) -> dict[str, bytes]:
     """The figure as SVG and PNG."""
-    from normexp.views.canvas import render
+    from normexp.views.figures.canvas import render
 
     return render(draw(rows))
 
@@ -130,7 +130,7 @@ def draw(rows: Sequence[Timing]) -> Figure:
     """
     from matplotlib.lines import Line2D
 
-    from normexp.views.canvas import BESIDE, COLORS, GREY, MARKERS, panel_figure
+    from normexp.views.figures.canvas import BESIDE, COLORS, GREY, MARKERS, panel_figure
 
     shapes, lines = series(rows)
     norms = list(dict.fromkeys(line.norm for line in lines))
@@ -176,7 +176,7 @@ def _draw_series(ax: Axes, line: Series, shift: float, look: dict[str, Any]) -> 
 def _ratio_axis(ax: Axes, low: float, high: float) -> None:
     from matplotlib.ticker import NullLocator
 
-    from normexp.views.canvas import PLAIN_NUMBERS
+    from normexp.views.figures.canvas import PLAIN_NUMBERS
 
     fine = (0.6, 0.8, 1.2, 1.5, 3) if high / low < FINE else ()
     ax.set_yscale("log")

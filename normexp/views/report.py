@@ -15,13 +15,14 @@ from normexp.plan import Plan
 from normexp.record import RunRecord, Traces
 from normexp.results import reportfiles
 from normexp.results.store import FIGURES, Store
-from normexp.views import shards, sweeppage, tables
+from normexp.views import shards, tables
 from normexp.views.conclusion import conclusion
 from normexp.views.labels import listed, plural
 from normexp.views.markdown import document, table_text
+from normexp.views.pages import sweeppage
+from normexp.views.pages.webpage import html
 from normexp.views.pivot import TextTable, pivot
 from normexp.views.summary import summarize
-from normexp.views.webpage import html
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,7 +83,7 @@ def load_drawing() -> None:
 
     def load() -> None:
         with suppress(Exception):  # who draws will meet it
-            importlib.import_module("normexp.views.figures")
+            importlib.import_module("normexp.views.figures.drawing")
 
     threading.Thread(target=load, daemon=True).start()
 
@@ -132,9 +133,9 @@ def _traces(store: Store, records: Mapping[str, RunRecord]) -> Callable[[str], T
 
 def write_figures(store: Store, report: Report) -> None:
     """Draw the sweep's figures, each as SVG and PNG with its data beside it, and its web page. Raises StorageError."""
-    from normexp.views.figurechoice import Source
-    from normexp.views.figurekinds import fitting
-    from normexp.views.figures import draw, render
+    from normexp.views.figures.choice import Source
+    from normexp.views.figures.drawing import draw, render
+    from normexp.views.figures.kinds import fitting
 
     traces = _traces(store, report.records)
     source = Source(plan=report.plan, records=report.records, runs=report.runs, traces=traces)
@@ -148,8 +149,8 @@ def write_figures(store: Store, report: Report) -> None:
 
 def write_collapse(store: Store, words: str, shown: Sequence[TextTable], records: Mapping[str, RunRecord]) -> None:
     """Write collapse.md, and the figure of each record's layer signal. Raises StorageError."""
-    from normexp.views import figuredata
-    from normexp.views.figures import draw_layer_signal, render
+    from normexp.views.figures import curves as figuredata
+    from normexp.views.figures.drawing import draw_layer_signal, render
 
     parts = [words, *(f"## {table.title}\n\n{table_text(table)}" for table in shown)]
     store.write_derived("collapse.md", "\n\n".join(parts) + "\n")

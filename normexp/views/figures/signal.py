@@ -8,9 +8,9 @@ from itertools import product
 
 from normexp.errors import UserError
 from normexp.record import SignalRow, Traces
-from normexp.views.chart import LINEAR, LOG, Axis, Chart, Line, Spot
-from normexp.views.figurechoice import Choice, Source, check_axis, omitted_note, texts_of
-from normexp.views.panels import Placed, Texts, place
+from normexp.views.figures.chart import LINEAR, LOG, Axis, Chart, Line, Spot
+from normexp.views.figures.choice import Choice, Source, check_axis, omitted_note, texts_of
+from normexp.views.figures.panels import Placed, Texts, place
 from normexp.views.summary import Cell
 
 QUANTITIES = {

@@ -12,10 +12,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
 from normexp.record import Outcome, Status
-from normexp.views.chart import Map, Square
+from normexp.views.figures.chart import Map, Square
+from normexp.views.figures.look import Look
+from normexp.views.figures.panelgrid import columns_of, panel_grid
 from normexp.views.labels import shown
-from normexp.views.look import Look
-from normexp.views.panelgrid import columns_of, panel_grid
 from normexp.views.tables import PENDING
 
 if TYPE_CHECKING:

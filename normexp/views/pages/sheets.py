@@ -17,7 +17,7 @@ from normexp.views import tables
 from normexp.views.conclusion import conclusion
 from normexp.views.labels import loss_text, plural, value_text, values_text
 from normexp.views.markdown import reference_losses
-from normexp.views.pages import TITLES, Block, Folded, Grid, Heading, Paragraph, Picture, Points, grids
+from normexp.views.pages.page import TITLES, Block, Folded, Grid, Heading, Paragraph, Picture, Points, grids
 from normexp.views.pivot import TextTable, cell_text, pivot
 from normexp.views.report import warnings
 from normexp.views.summary import Cell, cells, summarize

@@ -12,8 +12,8 @@ from normexp.keys import Value
 from normexp.plan import Plan, Point
 from normexp.record import RunRecord, Traces
 from normexp.run import KEYS
+from normexp.views.figures.panels import Texts
 from normexp.views.labels import listed, plural, value_text
-from normexp.views.panels import Texts
 from normexp.views.summary import Cell, cells
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from normexp.views.canvas import GREY, PLAIN_NUMBERS, line_styles, panel_figure
+from normexp.views.figures.canvas import GREY, PLAIN_NUMBERS, line_styles, panel_figure
 from normexp.views.probe import Profile, Spread
 
 if TYPE_CHECKING:

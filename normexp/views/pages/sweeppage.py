@@ -13,9 +13,21 @@ from normexp.outcome import RULES
 from normexp.record import Traces
 from normexp.views.labels import plural, value_text
 from normexp.views.markdown import COUNTS, cell_table, reference_losses
-from normexp.views.pages import TITLES, Block, Commands, Folded, Grid, Heading, Page, Paragraph, Picture, Points, grids
+from normexp.views.pages.page import (
+    TITLES,
+    Block,
+    Commands,
+    Folded,
+    Grid,
+    Heading,
+    Page,
+    Paragraph,
+    Picture,
+    Points,
+    grids,
+)
+from normexp.views.pages.runrows import MOST_CURVES, run_rows
 from normexp.views.pivot import TextTable
-from normexp.views.runrows import MOST_CURVES, run_rows
 from normexp.views.tables import PENDING
 
 if TYPE_CHECKING:

@@ -49,7 +49,7 @@ class Grid:
     """A table. `marks`: a word for each row, by which a web page colours it.
 
     One that `sorts` does so on a web page, by any column, and is filtered there. `curves`: what the page draws on a
-    click on the first cell of a row, by its text (see `normexp.views.runcurves`).
+    click on the first cell of a row, by its text (see `normexp.views.pages.runcurves`).
     """
 
     table: TextTable

@@ -8,7 +8,7 @@ from normexp.claims.claim import Kind, Word
 from normexp.claims.verdict import Verdict
 from normexp.views.claims import measured
 from normexp.views.labels import listed, plural
-from normexp.views.pages import Points
+from normexp.views.pages.page import Points
 
 MOST = 5
 SUMMARY = "summary"

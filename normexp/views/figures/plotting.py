@@ -12,10 +12,10 @@ from normexp.record import Traces
 from normexp.results.atomic import make_folder, write_atomically
 from normexp.results.store import FIGURES, Store
 from normexp.views import tables
-from normexp.views.chart import Chart, Map
-from normexp.views.figurechoice import Choice, Source, read_only
-from normexp.views.figurekinds import KINDS, compute, fitting, kind_of
-from normexp.views.look import THEMES, WIDTHS, Look, Theme, Width
+from normexp.views.figures.chart import Chart, Map
+from normexp.views.figures.choice import Choice, Source, read_only
+from normexp.views.figures.kinds import KINDS, compute, fitting, kind_of
+from normexp.views.figures.look import THEMES, WIDTHS, Look, Theme, Width
 
 FORMATS = ("svg", "png", "pdf")
 COLORS = ("outcome", "fraction")
@@ -93,7 +93,7 @@ def _one_of(option: str, word: str, known: Sequence[str] | dict[str, Theme] | di
 
 def plot(store: Store, request: Request) -> Drawn:
     """Draw and write what is asked for. Raises UserError, StorageError."""
-    from normexp.views.figures import draw, render
+    from normexp.views.figures.drawing import draw, render
 
     source = source_of(store)
     if request.only:

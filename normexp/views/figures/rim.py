@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.transforms import ScaledTranslation
 
-from normexp.views.look import Look
+from normexp.views.figures.look import Look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,9 +8,9 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.colors import to_hex
 
-from normexp.views.canvas import DASHES, MARKERS
-from normexp.views.look import Theme
-from normexp.views.panels import Texts
+from normexp.views.figures.canvas import DASHES, MARKERS
+from normexp.views.figures.look import Theme
+from normexp.views.figures.panels import Texts
 
 Style = dict[str, Any]
 SEVERAL = 3

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from normexp.views.labels import shown
 from normexp.views.markdown import escape, table_text
-from normexp.views.pages import Block, Commands, Folded, Grid, Heading, Page, Paragraph, Picture, Points
+from normexp.views.pages.page import Block, Commands, Folded, Grid, Heading, Page, Paragraph, Picture, Points
 
 
 def markdown(page: Page) -> str:

@@ -11,8 +11,8 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+from normexp.views.figures.look import Look
 from normexp.views.labels import shown
-from normexp.views.look import Look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,7 +17,6 @@ from normexp.record import RunRecord
 from normexp.results.store import FIGURES, Store
 from normexp.search import Search
 from normexp.views import tables
-from normexp.views.canvas import PLAIN_NUMBERS, render
 from normexp.views.edge import (
     borders_frame,
     conclusion,
@@ -28,10 +27,11 @@ from normexp.views.edge import (
     shares_frame,
     table,
 )
+from normexp.views.figures.canvas import PLAIN_NUMBERS, render
+from normexp.views.figures.look import Look
+from normexp.views.figures.panelgrid import wrapped
 from normexp.views.labels import plural
-from normexp.views.look import Look
 from normexp.views.markdown import escape, table_text
-from normexp.views.panelgrid import wrapped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,7 +11,7 @@ from normexp.errors import UserError
 from normexp.keys import Value
 from normexp.record import Losses, Status
 from normexp.sensitivity import sensitivity
-from normexp.views.chart import (
+from normexp.views.figures.chart import (
     LOSS,
     NAMES,
     SHARE,
@@ -25,9 +25,9 @@ from normexp.views.chart import (
     names_axis,
     value_axis,
 )
-from normexp.views.figurechoice import LABEL, Choice, Source, check_axis, omitted_note, texts_of
+from normexp.views.figures.choice import LABEL, Choice, Source, check_axis, omitted_note, texts_of
+from normexp.views.figures.panels import PANELS, Texts, place
 from normexp.views.labels import listed
-from normexp.views.panels import PANELS, Texts, place
 from normexp.views.summary import Cell, Run, final_loss
 from normexp.views.tables import PENDING
 

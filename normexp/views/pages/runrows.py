@@ -12,9 +12,9 @@ from normexp.plan import Plan
 from normexp.record import RunRecord, Traces
 from normexp.views.explain import facts
 from normexp.views.labels import loss_text, value_text
-from normexp.views.pages import Grid
+from normexp.views.pages.page import Grid
+from normexp.views.pages.runcurves import run_curve
 from normexp.views.pivot import TextTable
-from normexp.views.runcurves import run_curve
 from normexp.views.tables import PENDING
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from normexp.errors import UserError
 from normexp.keys import Value
 from normexp.plan import Plan
-from normexp.views.chart import Chart, Map, is_number
-from normexp.views.figurecells import MEASURES, outcome_map, scan
-from normexp.views.figurechoice import Choice, Source
-from normexp.views.figuredata import loss_curves
-from normexp.views.figuresignal import signal
-from normexp.views.figurespeed import speed
+from normexp.views.figures.cells import MEASURES, outcome_map, scan
+from normexp.views.figures.chart import Chart, Map, is_number
+from normexp.views.figures.choice import Choice, Source
+from normexp.views.figures.curves import loss_curves
+from normexp.views.figures.signal import signal
+from normexp.views.figures.speed import speed
 
 FEW = 12
 """Cells up to which a report draws their layers: every one has its line."""

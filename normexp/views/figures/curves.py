@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from normexp.plan import Plan
 from normexp.record import Outcome, RunRecord, SignalRow, Traces
 from normexp.views import tables
-from normexp.views.chart import LOSS, TRAINING, Axis, Chart, Line, Mark, Spot
-from normexp.views.figurechoice import Choice, Source, check_axis, omitted_note, texts_of
-from normexp.views.panels import Placed, Texts, place
+from normexp.views.figures.chart import LOSS, TRAINING, Axis, Chart, Line, Mark, Spot
+from normexp.views.figures.choice import Choice, Source, check_axis, omitted_note, texts_of
+from normexp.views.figures.panels import Placed, Texts, place
 from normexp.views.summary import Cell
 from normexp.views.tables import frame
 

@@ -12,14 +12,14 @@ from matplotlib.patches import Patch
 
 from normexp.keys import Value
 from normexp.record import Outcome
-from normexp.views.canvas import LossAxis, mark_references
-from normexp.views.chart import LOSS, NAMES, TRAINING, Axis, Chart, Line, Spot
-from normexp.views.chartaxes import place, set_x, set_y
+from normexp.views.figures.canvas import LossAxis, mark_references
+from normexp.views.figures.chart import LOSS, NAMES, TRAINING, Axis, Chart, Line, Spot
+from normexp.views.figures.chartaxes import place, set_x, set_y
+from normexp.views.figures.linestyle import Style, line_styles
+from normexp.views.figures.look import Look
+from normexp.views.figures.panelgrid import columns_of, panel_grid
+from normexp.views.figures.rim import Rim
 from normexp.views.labels import loss_text, shown
-from normexp.views.linestyle import Style, line_styles
-from normexp.views.look import Look
-from normexp.views.panelgrid import columns_of, panel_grid
-from normexp.views.rim import Rim
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

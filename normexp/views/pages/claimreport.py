@@ -15,15 +15,16 @@ from normexp.claims.files import called
 from normexp.claims.verdict import Verdict
 from normexp.results import reportfiles
 from normexp.results.store import Store
-from normexp.views import report, takeaways
+from normexp.views import report
 from normexp.views.claims import measured
 from normexp.views.claims import summary as counts
 from normexp.views.labels import plural
-from normexp.views.pages import Block, Commands, Grid, Heading, Page, Paragraph, Points
-from normexp.views.pagetext import markdown
+from normexp.views.pages import takeaways
+from normexp.views.pages.page import Block, Commands, Grid, Heading, Page, Paragraph, Points
+from normexp.views.pages.sheets import Sheet, blocks, in_order, missing, settings
+from normexp.views.pages.textpage import markdown
+from normexp.views.pages.webpage import html
 from normexp.views.pivot import TextTable
-from normexp.views.sheets import Sheet, blocks, in_order, missing, settings
-from normexp.views.webpage import html
 
 MEANINGS = {
     Word.REPRODUCED: "it holds in every setting, for every seed of a calculation, or in the source",

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from normexp.keys import Value
 from normexp.record import Losses, Outcome
+from normexp.views.figures.panels import Texts
 from normexp.views.labels import value_text
-from normexp.views.panels import Texts
 from normexp.views.tables import frame
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from dataclasses import replace
 from normexp.errors import UserError
 from normexp.keys import Value
 from normexp.record import RunRecord
-from normexp.views.chart import LINEAR, NAMES, Axis, Chart, Line, Spot, value_axis
-from normexp.views.figurechoice import LABEL, Choice, Source, check_axis, omitted_note, texts_of
+from normexp.views.figures.chart import LINEAR, NAMES, Axis, Chart, Line, Spot, value_axis
+from normexp.views.figures.choice import LABEL, Choice, Source, check_axis, omitted_note, texts_of
+from normexp.views.figures.panels import Texts, place
 from normexp.views.labels import listed
-from normexp.views.panels import Texts, place
 
 TRAINING_ONLY = frozenset(
     [

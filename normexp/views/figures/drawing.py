@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 from matplotlib.lines import Line2D
 
-from normexp.views.canvas import GREY, MARKERS, PLAIN_NUMBERS, panel_figure, render
-from normexp.views.chart import Chart, Map
-from normexp.views.chartfigure import draw_chart
-from normexp.views.figuredata import LayerLine, LayerSignal
-from normexp.views.look import Look
-from normexp.views.mapfigure import draw_map
+from normexp.views.figures.canvas import GREY, MARKERS, PLAIN_NUMBERS, panel_figure, render
+from normexp.views.figures.chart import Chart, Map
+from normexp.views.figures.chartfigure import draw_chart
+from normexp.views.figures.curves import LayerLine, LayerSignal
+from normexp.views.figures.look import Look
+from normexp.views.figures.mapfigure import draw_map
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

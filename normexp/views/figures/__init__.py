@@ -1,0 +1,1 @@
+"""What a sweep looks like: what a figure shows, as numbers, and apart from that how it is drawn."""
