@@ -164,6 +164,7 @@ print("TOLD", json.dumps(told, sort_keys=True))
 """
 
 
+@pytest.mark.slow
 def test_the_example_and_threads_from_standard_input(tmp_path: Path) -> None:
     quick = EXAMPLE
     for full, short in (("steps=100", "steps=4"), ('"steps": 200', '"steps": 4'), ('"depth": 6', '"depth": 1')):

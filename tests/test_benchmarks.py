@@ -112,6 +112,7 @@ def test_norm_section_trains_each_point() -> None:
         assert len(made.configs) == grid.points == 4
 
 
+@pytest.mark.slow
 def test_commands_end_with_like_losses() -> None:
     """normexp's command and the plain loop's, in this environment."""
     grid = Grid(steps=2, depth=1, positions=("pre",), rates=(1e-3,))

@@ -136,14 +136,13 @@ class TestShipped:
             assert claim.kind is not Kind.SWEEP or claim.seeds >= 1
         assert {stem for claim in claims for stem in claim.sweeps} == set(file.sweeps)
 
-    def test_every_selection_fits_points_of_its_sweeps_full_and_quick(self, name: str, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("scale", [1.0, pytest.param(0.03, marks=pytest.mark.slow)])
+    def test_every_selection_fits_points_of_its_sweeps(self, name: str, scale: float, tmp_path: Path) -> None:
         """Mismatch is told before Thin only where the cells come first, so every verdict is asked for."""
         file, claims, _ = choose([name])
         claims = [claim for claim in claims if claim.kind is Kind.SWEEP]
-        for scale in (1.0, 0.03):
-            verdicts = trial.judged(file, claims, tmp_path, scale=scale)
-            told = {verdict.claim.id: verdict.word for verdict in verdicts}
-            assert set(told.values()) == {Word.NOT_ENOUGH}
+        verdicts = trial.judged(file, claims, tmp_path, scale=scale)
+        assert {verdict.word for verdict in verdicts} == {Word.NOT_ENOUGH}
 
     def test_every_sweep_of_three_settings_has_the_seeds_that_its_claims_need(self, name: str) -> None:
         file, claims, _ = choose([name])

@@ -127,7 +127,7 @@ def test_a_driver_may_end_while_its_server_still_imports(tmp_path: Path, number:
     assert "Started" not in out
 
 
-@pytest.mark.parametrize(("work", "times"), [("silent", 1), ("frozen", 2)])
+@pytest.mark.parametrize(("work", "times"), [pytest.param("silent", 1, marks=pytest.mark.slow), ("frozen", 2)])
 def test_ctrl_c_ends_everything_quietly(tmp_path: Path, work: str, times: int) -> None:
     with driver(tmp_path, work) as process:
         wait_for(process, "Progress")
@@ -142,6 +142,7 @@ def test_ctrl_c_ends_everything_quietly(tmp_path: Path, work: str, times: int) -
     assert process.returncode == 130
 
 
+@pytest.mark.slow
 def test_runs_outlive_the_fork_server(tmp_path: Path) -> None:
     with driver(tmp_path, "paced", steps=150) as process:
         wait_for(process, "Started")

@@ -77,7 +77,13 @@ class TestData:
 
     def test_its_files_are_part_of_the_package(self) -> None:
         project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text("utf-8"))
-        assert project["tool"]["setuptools"]["package-data"]["normexp"] == [FILE.name, "claims/*.yaml"]
+        assert project["tool"]["setuptools"]["package-data"]["normexp"] == [
+            "py.typed",
+            FILE.name,
+            "claims/*.yaml",
+            "views/pages/page.css",
+            "views/pages/page.js",
+        ]
 
     @pytest.mark.parametrize(
         ("change", "told"),

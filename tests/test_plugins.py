@@ -37,6 +37,7 @@ def sweep(tmp_path: Path) -> Path:
 class TestEverywhere:
     """One folder through every command, with and without its plugin."""
 
+    @pytest.mark.slow
     def test_a_sweep_and_its_readers(self, sweep: Path, tmp_path: Path) -> None:
         plugin = tmp_path / "own.py"
         plugin.write_text(EXAMPLE.read_text())

@@ -1,3 +1,5 @@
+import importlib
+
 import pytest
 
 from normexp.run import RunConfig
@@ -27,8 +29,8 @@ def test_a_scheme_with_other_scales_stays_itself_without_a_norm(monkeypatch: pyt
         skip=Scale(lambda site: (2 * site.depth) ** 0.25),
         gains={"fc1": lambda depth: (8 * depth) ** -0.25},
     )
-    for module in ("schemes", "run", "matters"):
-        monkeypatch.setattr(f"normexp.{module}.SCHEMES", {**SCHEMES, "deep": deep})
+    for name in ("schemes", "run", "matters"):  # normexp.run is a function of the package, too
+        monkeypatch.setattr(importlib.import_module(f"normexp.{name}"), "SCHEMES", {**SCHEMES, "deep": deep})
     assert first_like(RunConfig(position="deep", norm="none")) == "deep"
     assert deep.constants(Site(3, 20))["skip"] == pytest.approx(2.515, abs=1e-3)
     assert deep.constants(Site(3, 20))["gain_fc1"] == pytest.approx(0.281, abs=1e-3)
