@@ -2,7 +2,8 @@
 
 run: seconds of a run outside data, steps and evaluations, from one record stored to the next, in a worker after the
 first; short: wall time of a sweep of one-step runs of depth 2, a run; resume, report, list: these commands over stored
-runs, which one training and the store make (the first resume also draws the figures). Prints and writes benchmarks/overhead.csv.
+runs, which one training and the store make (the first resume also draws the figures). Prints and writes
+benchmarks/overhead.csv.
 """
 
 from __future__ import annotations
