@@ -21,6 +21,8 @@ from normexp.execute.descriptors import open_closed
 
 METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 PRELOAD = "normexp.execute.preload"
+DRIVER = "NORMEXP_DRIVER"
+"""In the environment of a fork server that starts: the process number of its driver, which may end before it looks."""
 DYING_SECONDS = 0.2
 """What a killed fork server has to be gone."""
 SPARE_PIPES = 4
@@ -105,8 +107,12 @@ def _check_descriptors() -> None:
 
 def _ensure_server() -> None:
     resource_tracker.ensure_running()  # first, for it unblocks SIGINT
-    with _interrupts_blocked():
-        forkserver.ensure_running()
+    os.environ[DRIVER] = str(os.getpid())
+    try:
+        with _interrupts_blocked():
+            forkserver.ensure_running()
+    finally:
+        os.environ.pop(DRIVER, None)
 
 
 @contextmanager

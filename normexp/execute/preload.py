@@ -17,6 +17,7 @@ from collections.abc import Iterator
 
 from normexp.execute.descriptors import open_closed
 from normexp.execute.heap import keep_freed_memory
+from normexp.execute.launch import DRIVER
 
 MODULES = (
     "numpy.random",
@@ -63,7 +64,9 @@ def _signal_at_parents_end(signum: int) -> None:
 def _end_with_parent() -> Iterator[None]:
     """The fork server heeds the end of its driver only after the imports; until then this does."""
     _signal_at_parents_end(signal.SIGKILL)
-    parent, done = os.getppid(), threading.Event()
+    parent, done = int(os.environ.pop(DRIVER, os.getppid())), threading.Event()
+    if os.getppid() != parent:
+        os._exit(1)
 
     def watch() -> None:
         while not done.wait(WATCH_SECONDS):
