@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
 from normexp.numerics import numerics
@@ -24,6 +24,10 @@ class Status(StrEnum):
     KILLED = "killed"
     TIMEOUT = "timeout"
     INTERRUPTED = "interrupted"
+
+
+FAILED = (Status.FAILED, Status.KILLED, Status.TIMEOUT)
+"""Of runs that came to no result, and are not made again unless asked for."""
 
 
 class Outcome(StrEnum):
@@ -85,6 +89,15 @@ class SignalRow:
     value: float
 
 
+def sizes_by_step(rows: Iterable[SignalRow], part: str, quantity: str) -> dict[int, dict[int, float]]:
+    """Step to layer to value, of one quantity of one part."""
+    found: dict[int, dict[int, float]] = {}
+    for row in rows:
+        if (row.part, row.quantity) == (part, quantity):
+            found.setdefault(row.step, {})[row.layer] = row.value
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Losses:
     """The reference losses of a task, all over the same validation targets, in nats."""
@@ -98,6 +111,14 @@ class Losses:
         if not math.isfinite(loss):
             return -math.inf
         return (self.guess - loss) / (self.guess - self.floor)
+
+    def agrees(self, other: Losses) -> bool:
+        """Whether both are those of one task, up to rounding."""
+        return all(math.isclose(getattr(self, name), getattr(other, name), rel_tol=1e-6) for name in REFERENCES)
+
+
+REFERENCES = tuple(field.name for field in fields(Losses))
+"""Names of the reference losses, in tables too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

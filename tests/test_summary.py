@@ -29,7 +29,7 @@ from normexp.views.conclusion import conclusion
 from normexp.views.console import console, encodable, output
 from normexp.views.labels import listed, loss_text, range_text, value_text
 from normexp.views.pivot import cell_text, pivot
-from normexp.views.summary import best, by_loss, cells, summarize, t_quantile
+from normexp.views.summary import best, by_loss, cells, half_interval, summarize
 
 OUTCOMES = [outcome.value for outcome in Outcome]
 
@@ -113,7 +113,7 @@ def test_the_interval_is_students() -> None:
     assert row["std_val_loss"] == pytest.approx(statistics.stdev(values))
     assert row["low95_val_loss"] == pytest.approx(statistics.fmean(values) - half)
     assert row["high95_val_loss"] == pytest.approx(statistics.fmean(values) + half)
-    assert t_quantile(1) == pytest.approx(12.706204736)
+    assert half_interval([1.0, 3.0]) == pytest.approx(12.706204736)
     assert row["learned_fraction"] == pytest.approx((4.07 - statistics.fmean(values)) / (4.07 - 1.5))
 
 

@@ -13,7 +13,7 @@ from normexp.keys import Value
 from normexp.record import Outcome, Status
 from normexp.run import KEYS
 from normexp.views.labels import loss_text, plural, range_text, value_text
-from normexp.views.summary import t_quantile
+from normexp.views.summary import half_interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,7 +72,7 @@ class Difference:
         """Half the width of the interval, NaN with one seed or where a difference is not finite."""
         if len(self.values) < 2 or not all(map(math.isfinite, self.values)):
             return math.nan
-        return t_quantile(len(self.values) - 1) * statistics.stdev(self.values) / math.sqrt(len(self.values))
+        return half_interval(self.values)
 
     @property
     def above_zero(self) -> bool:

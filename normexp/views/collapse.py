@@ -9,7 +9,7 @@ from normexp.config import grid
 from normexp.config.overrides import slug
 from normexp.keys import Value
 from normexp.plan import Plan, Point
-from normexp.record import Outcome, RunRecord, SignalRow, Traces
+from normexp.record import Outcome, RunRecord, Traces, sizes_by_step
 from normexp.run import KEYS
 from normexp.settings import SETTINGS
 from normexp.views.labels import listed, loss_text, plural, range_text, value_text
@@ -134,18 +134,9 @@ def deaths(plan: Plan, records: Mapping[str, RunRecord]) -> TextTable:
     return TextTable(title="Runs", header=header, rows=tuple(rows))
 
 
-def stream_rms(rows: Sequence[SignalRow]) -> dict[int, dict[int, float]]:
-    """Step to layer to RMS of the stream."""
-    steps: dict[int, dict[int, float]] = {}
-    for row in rows:
-        if row.part == "stream" and row.quantity == "rms":
-            steps.setdefault(row.step, {})[row.layer] = row.value
-    return steps
-
-
 def signal(title: str, traces: Traces) -> TextTable:
     """Activation RMS by layer: before training, and on the way down, or at the end of a run that survived."""
-    before, dying = stream_rms(traces.layers), stream_rms(traces.death_layers)
+    before, dying = (sizes_by_step(rows, "stream", "rms") for rows in (traces.layers, traces.death_layers))
     columns = {"before training": before.get(0, {})}
     later = dying or {step: sizes for step, sizes in before.items() if step > 0}
     for step in sorted(later)[-(LAST_STEPS if dying else 1) :]:

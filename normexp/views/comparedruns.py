@@ -54,14 +54,7 @@ class RunComparison:
         one, other = self.a.result, self.b.result
         if one is None or other is None or one.final_val_loss is None or other.final_val_loss is None:
             return None
-        references = zip(_references(self.a), _references(self.b), strict=True)
-        same_task = all(math.isclose(ours, theirs, rel_tol=1e-6) for ours, theirs in references)
-        return other.final_val_loss - one.final_val_loss if same_task else None
-
-
-def _references(record: RunRecord) -> tuple[float, ...]:
-    losses = record.result.losses if record.result else None
-    return (losses.floor, losses.guess, losses.bigram) if losses else ()
+        return other.final_val_loss - one.final_val_loss if one.losses.agrees(other.losses) else None
 
 
 def compare(a: RunRecord, b: RunRecord) -> RunComparison:

@@ -16,9 +16,7 @@ from normexp.keys import Value
 from normexp.record import SURVIVED, Status
 from normexp.run import KEYS
 from normexp.views.pairing import Pair, Pairing, Side, Values, pairing
-from normexp.views.summary import Cell, final_loss, t_quantile
-
-REFERENCES = ("floor", "guess", "bigram")
+from normexp.views.summary import Cell, final_loss, half_interval, losses_of, result_word
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,16 +115,10 @@ def _made_with(side: Side, name: str) -> tuple[Value, ...]:
     return tuple(dict.fromkeys(record.environment[name] for record in ended if name in record.environment))
 
 
-def result_word(side: Side, run_id: str) -> str:
-    """The outcome of a done run, the status of any other."""
-    row = side.rows[run_id]
-    return str(row["outcome"] if row["status"] == Status.DONE else row["status"])
-
-
 def _changes(a: Side, b: Side, pairs: Sequence[Pair]) -> tuple[Change, ...]:
     found: dict[tuple[str, str], list[Pair]] = {}
     for pair in pairs:
-        words = result_word(a, pair.a.config.run_id), result_word(b, pair.b.config.run_id)
+        words = result_word(a.rows[pair.a.config.run_id]), result_word(b.rows[pair.b.config.run_id])
         found.setdefault(words, []).append(pair)
     ordered = sorted(found.items(), key=lambda item: -len(item[1]))
     return tuple(Change(a=before, b=after, pairs=tuple(those)) for (before, after), those in ordered)
@@ -144,7 +136,7 @@ def _cell(a: Side, b: Side, pairs: Sequence[Pair]) -> CellDifference:
     first = pairs[0]
     rows = [(a.rows[pair.a.config.run_id], b.rows[pair.b.config.run_id]) for pair in pairs]
     both = [pair for pair in rows if all(row["status"] == Status.DONE and row["outcome"] in SURVIVED for row in pair)]
-    same_task = all(math.isclose(one[name], other[name], rel_tol=1e-6) for one, other in both for name in REFERENCES)
+    same_task = all(losses_of(one).agrees(losses_of(other)) for one, other in both)
     mean, low, high = _interval([final_loss(other) - final_loss(one) for one, other in both] if same_task else [])
     return CellDifference(
         where={key: value for key, value in first.where.items() if key != "seed"},
@@ -166,10 +158,10 @@ def _interval(differences: Sequence[float]) -> tuple[float | None, float | None,
     """Mean and 95 % t-interval."""
     if not differences:
         return None, None, None
-    mean, count = statistics.fmean(differences), len(differences)
-    if count == 1:
+    mean = statistics.fmean(differences)
+    if len(differences) == 1:
         return mean, None, None
-    half = t_quantile(count - 1) * statistics.stdev(differences) / math.sqrt(count)
+    half = half_interval(differences)
     return mean, mean - half, mean + half
 
 
@@ -223,7 +215,7 @@ def _cell_data(cell: CellDifference) -> dict[str, Any]:
 
 def _counts(cell: Cell) -> dict[str, Any]:
     losses = [final_loss(run) for run in cell.survivors]
-    words = Counter(str(run["outcome"] if run["status"] == Status.DONE else run["status"]) for run in cell.runs)
+    words = Counter(map(result_word, cell.runs))
     return {
         "results": dict(words),
         "survivors": len(losses),

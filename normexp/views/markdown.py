@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from normexp.plan import Plan
-from normexp.record import Outcome
+from normexp.record import REFERENCES, Outcome
 from normexp.views.labels import loss_text, range_text, shown, value_text
 from normexp.views.pivot import TextTable
 from normexp.views.summary import by_loss
@@ -76,7 +76,7 @@ def reference_losses(summary: pd.DataFrame) -> str:
     if known.empty:
         return ""
     parts = []
-    for name in ("floor", "guess", "bigram"):
+    for name in REFERENCES:
         ends = dict.fromkeys((loss_text(known[name].min()), loss_text(known[name].max())))
         parts.append(f"{name} {' to '.join(ends)}")
     return f"Reference losses in nats: {', '.join(parts)}."

@@ -11,8 +11,7 @@ from normexp.keys import Value
 from normexp.plan import Plan, Published
 from normexp.record import Outcome, Status
 from normexp.views.labels import heading, loss_text, range_text, value_text, values_text
-from normexp.views.summary import Cell, Run, cells, final_loss
-from normexp.views.tables import PENDING
+from normexp.views.summary import Cell, Run, cells, final_loss, result_word
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -112,7 +111,7 @@ def cell_text(cell: Cell) -> str:
     """`1.865`, `plateau 4.07, falling`, `nan @12`; of several runs `1.870 ± 0.020 (3)`, `2 of 3 nan @12–33`."""
     groups: dict[str, list[Run]] = {}
     for run in sorted(cell.runs, key=_rank):
-        groups.setdefault(_kind(run), []).append(run)
+        groups.setdefault(result_word(run), []).append(run)
     total = len(cell.runs)
     if total == 1:
         return _single(next(iter(groups)), cell.runs[0])
@@ -122,13 +121,6 @@ def cell_text(cell: Cell) -> str:
 def _rank(run: Run) -> int:
     order = [*Outcome]
     return order.index(Outcome(run["outcome"])) if run["status"] == Status.DONE else len(order)
-
-
-def _kind(run: Run) -> str:
-    """The outcome of a done run, the status of any other."""
-    if run["status"] != Status.DONE:
-        return PENDING if run["status"] == Status.INTERRUPTED else str(run["status"])
-    return str(run["outcome"])
 
 
 def _single(kind: str, run: Run) -> str:

@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from normexp.keys import Value
 from normexp.plan import Plan, Point
-from normexp.record import SURVIVED, Outcome, Status
+from normexp.record import FAILED, REFERENCES, SURVIVED, Losses, Outcome, Status
 from normexp.views import tables
 
 if TYPE_CHECKING:
     import pandas as pd
-
-FAILED = (Status.FAILED, Status.KILLED, Status.TIMEOUT)
 
 Run = dict[str, Any]
 """A row of runs.csv; missing numbers are NaN or NA."""
@@ -57,6 +55,18 @@ def final_loss(run: Run) -> float:
     return math.inf if run["outcome"] == Outcome.NONFINITE or not math.isfinite(loss) else float(loss)
 
 
+def result_word(run: Run) -> str:
+    """The outcome of a done run; of any other its status, with an interrupted one pending."""
+    if run["status"] == Status.DONE:
+        return str(run["outcome"])
+    return tables.PENDING if run["status"] == Status.INTERRUPTED else str(run["status"])
+
+
+def losses_of(run: Run) -> Losses:
+    """The reference losses of a done run's task, in nats."""
+    return Losses(**{name: run[name] for name in REFERENCES})
+
+
 def cells(plan: Plan, runs: pd.DataFrame) -> list[Cell]:
     """The cells in the order in which the points come."""
     by_id: dict[str, Any] = {row["run_id"]: row for row in runs.to_dict("records")}
@@ -82,7 +92,7 @@ def summarize(plan: Plan, runs: pd.DataFrame) -> pd.DataFrame:
     """One row a cell. planned = done + failed + pending, and done is the sum of the five outcomes."""
     axes = [axis for axis in plan.axes if axis != "seed"]
     numbers = ("survivors", "median_val_loss", "mean_val_loss", "std_val_loss", "low95_val_loss", "high95_val_loss")
-    references = ("learned_fraction", "floor", "guess", "bigram")
+    references = ("learned_fraction", *REFERENCES)
     counts = [name for name in tables.SUMMARY_COUNTS if "_" not in name]
     columns = ["label", *axes, *counts, *numbers, *references, "first_dead_step", "last_dead_step", "stale_runs"]
     rows = (cell.values | _counts(cell) | _losses(cell) for cell in cells(plan, runs))
@@ -130,20 +140,19 @@ def _losses(cell: Cell) -> dict[str, Any]:
     losses = [final_loss(run) for run in survivors]
     row: dict[str, Any] = {"survivors": f"{len(survivors)}/{len(cell.done)}", "median_val_loss": cell.median}
     if cell.done:
-        row |= {name: cell.done[0][name] for name in ("floor", "guess", "bigram")}
+        row |= {name: cell.done[0][name] for name in REFERENCES}
     if survivors:
         row["mean_val_loss"] = statistics.fmean(losses)
         row["learned_fraction"] = statistics.fmean(run["learned_fraction"] for run in survivors)
     if len(survivors) > 1:
-        spread = statistics.stdev(losses)
-        half = t_quantile(len(survivors) - 1) * spread / math.sqrt(len(survivors))
-        row |= {"std_val_loss": spread}
+        half = half_interval(losses)
+        row |= {"std_val_loss": statistics.stdev(losses)}
         row |= {"low95_val_loss": row["mean_val_loss"] - half, "high95_val_loss": row["mean_val_loss"] + half}
     return row
 
 
-def t_quantile(freedom: int) -> float:
-    """The 97.5 % quantile of Student's t."""
+def half_interval(values: Sequence[float]) -> float:
+    """Half the width of the 95 % t-interval of a mean, of two values or more."""
     from scipy.special import stdtrit
 
-    return float(stdtrit(freedom, 0.975))
+    return float(stdtrit(len(values) - 1, 0.975)) * statistics.stdev(values) / math.sqrt(len(values))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 from normexp.errors import UserError
 from normexp.keys import Value
-from normexp.record import Losses, Status
+from normexp.record import Status
 from normexp.sensitivity import sensitivity
 from normexp.views.figures.chart import (
     LOSS,
@@ -25,11 +25,10 @@ from normexp.views.figures.chart import (
     names_axis,
     value_axis,
 )
-from normexp.views.figures.choice import LABEL, Choice, Source, check_axis, omitted_note, texts_of
+from normexp.views.figures.choice import LABEL, Choice, Source, check_axis, checked_facets, omitted_note, texts_of
 from normexp.views.figures.panels import PANELS, Texts, place
 from normexp.views.labels import listed
-from normexp.views.summary import Cell, Run, final_loss
-from normexp.views.tables import PENDING
+from normexp.views.summary import Cell, Run, final_loss, losses_of, result_word
 
 MEASURES = {
     "loss": Axis(key="val_loss", label="final validation loss (nats)", scale=LOSS),
@@ -46,7 +45,7 @@ def scan(source: Source, choice: Choice, *, x: str, with_sensitivity: bool = Fal
     measure = MEASURES[choice.y or "loss"]
     along = check_axis(source, "--x", choice.x or x)
     others = [key for key in source.varying if key != along]
-    facets = _checked_facets(source, choice, (along,))
+    facets = checked_facets(source, choice, taken=(along,))
     axis = value_axis(along, source.values(along))
     scanned = with_sensitivity and axis.scale != NAMES
     items = _lines(source, along, others)
@@ -57,7 +56,7 @@ def scan(source: Source, choice: Choice, *, x: str, with_sensitivity: bool = Fal
             label=one.label,
             keys=one.keys,
             spots=[_spot(value, cell, measure) for value, cell in one.item],
-            losses=losses_of(run for _, cell in one.item for run in cell.done),
+            losses=next((losses_of(run) for _, cell in one.item for run in cell.done), None),
             sensitivity=line_sensitivity([cell for _, cell in one.item]) if scanned else None,
         )
         for one in layout.placed
@@ -91,14 +90,6 @@ def _lines(source: Source, along: str, others: Sequence[str]) -> list[tuple[Text
     return items
 
 
-def _checked_facets(source: Source, choice: Choice, taken: Sequence[str]) -> tuple[str, ...] | None:
-    for key in choice.facets or ():
-        check_axis(source, "--facet", key)
-        if key in taken:
-            raise UserError(f"--facet {key}: it is an axis of the panels already")
-    return choice.facets
-
-
 def _spot(value: Value, cell: Cell, measure: Axis) -> Spot:
     if measure.scale == LOSS:
         return Spot.of(value, map(final_loss, cell.done))
@@ -110,12 +101,6 @@ def _spot(value: Value, cell: Cell, measure: Axis) -> Spot:
 def _share(run: Run) -> float:
     """Learned fraction within 0 and 1; of a run that died, 0."""
     return float(run["learned_fraction"]) if math.isfinite(final_loss(run)) else 0.0
-
-
-def losses_of(done: Iterable[Run]) -> Losses | None:
-    """The reference losses of done runs of one task; None where there are none."""
-    run = next(iter(done), None)
-    return None if run is None else Losses(**{name: run[name] for name in ("floor", "guess", "bigram")})
 
 
 def line_sensitivity(along: Sequence[Cell]) -> float | None:
@@ -138,7 +123,7 @@ def outcome_map(source: Source, choice: Choice) -> Map:
     Raises UserError where an axis does not vary, or where fewer than two do.
     """
     x, y = _axes(source, choice)
-    facets = _checked_facets(source, choice, (x, y))
+    facets = checked_facets(source, choice, taken=(x, y))
     others = [key for key in source.varying if key not in (x, y)]
     if facets is None:
         facets = _map_facets(source, others)
@@ -207,13 +192,6 @@ def _square(panel: str, keys: tuple[str, str], values: Sequence[Value], runs: Se
         panel=panel,
         x=texts[keys[0]],
         y=texts[keys[1]],
-        counts=Counter(map(_word, runs)),
+        counts=Counter(map(result_word, runs)),
         fraction=statistics.median(_share(run) for run in done) if done else None,
     )
-
-
-def _word(run: Mapping[str, object]) -> str:
-    """The outcome of a done run; of any other, its status, with an interrupted one pending."""
-    if run["status"] == Status.DONE:
-        return str(run["outcome"])
-    return PENDING if run["status"] == Status.INTERRUPTED else str(run["status"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -116,6 +116,26 @@ def check_axis(source: Source, option: str, key: str) -> str:
         only = f"is {value_text(key, value)}" if value != "" else "is empty"
         raise UserError(f"{option} {key}: it {only} in every run that the figure is of: {there}")
     raise UserError(f"{option} {key}: no such axis: {_near(key, varying) if varying else there}")
+
+
+def checked_facets(source: Source, choice: Choice, *, taken: Sequence[str] = ()) -> tuple[str, ...] | None:
+    """The facets that were asked for. Raises UserError where one does not vary, or is `taken` by the panels' axes."""
+    for key in choice.facets or ():
+        check_axis(source, "--facet", key)
+        if key in taken:
+            raise UserError(f"--facet {key}: it is an axis of the panels already")
+    return choice.facets
+
+
+def done_cells(source: Source, *, by_label: bool = False) -> Iterator[tuple[Texts, Cell]]:
+    """The cells that have a result, with their texts; those that the same runs answer (under one label) are one."""
+    same: dict[tuple[Value, ...], list[Cell]] = {}
+    for cell in source.cells():
+        if cell.done:
+            label = (cell.values[LABEL],) if by_label else ()
+            same.setdefault((*label, *(run["run_id"] for run in cell.runs)), []).append(cell)
+    for twins in same.values():
+        yield texts_of([cell.values for cell in twins], source.varying), twins[0]
 
 
 def texts_of(key_values: Sequence[Mapping[str, Value]], keys: Sequence[str]) -> Texts:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from normexp.plan import Plan
-from normexp.record import Outcome, RunRecord, SignalRow, Traces
+from normexp.record import Outcome, RunRecord, Traces, sizes_by_step
 from normexp.views import tables
 from normexp.views.figures.chart import LOSS, TRAINING, Axis, Chart, Line, Mark, Spot
-from normexp.views.figures.choice import Choice, Source, check_axis, omitted_note, texts_of
-from normexp.views.figures.panels import Placed, Texts, place
+from normexp.views.figures.choice import Choice, Source, checked_facets, done_cells, omitted_note
+from normexp.views.figures.panels import Placed, place
 from normexp.views.summary import Cell
 from normexp.views.tables import frame
 
@@ -35,10 +35,8 @@ def loss_curves(source: Source, choice: Choice) -> Chart:
 
     A run has its line once under each label, whichever points it answers. Raises UserError where a facet does not vary.
     """
-    for key in choice.facets or ():
-        check_axis(source, "--facet", key)
-    items = list(_items(source))
-    layout = place(items, choice.facets)
+    items = list(done_cells(source, by_label=True))
+    layout = place(items, checked_facets(source, choice))
     return Chart(
         title=source.title,
         x=Axis(key="step", label="step"),
@@ -48,16 +46,6 @@ def loss_curves(source: Source, choice: Choice) -> Chart:
         columns=layout.columns,
         notes=omitted_note(layout.omitted, len(items), "line"),
     )
-
-
-def _items(source: Source) -> Iterator[tuple[Texts, Cell]]:
-    same: dict[tuple[str, ...], list[Cell]] = {}
-    for cell in source.cells():
-        if cell.done:
-            run_ids = (run["run_id"] for run in cell.runs)
-            same.setdefault((str(cell.values["label"]), *run_ids), []).append(cell)
-    for twins in same.values():
-        yield texts_of([cell.values for cell in twins], source.varying), twins[0]
 
 
 def _cell_lines(placed: Placed[Cell], source: Source) -> Iterator[Line]:
@@ -142,18 +130,11 @@ def layer_signal(records: Mapping[str, RunRecord], *, title: str, training: int 
     for panel, record in records.items():
         traces = record.traces or Traces(curve=())
         for dies, rows, count in ((False, traces.layers, training), (True, traces.death_layers, dying)):
-            by_step = _rms_by_step(rows)
+            by_step = sizes_by_step(rows, "stream", "rms")
             for step in _spread(sorted(by_step), count):
-                lines.append(LayerLine(panel=panel, step=step, dying=dies, rms_by_layer=sorted(by_step[step])))
+                sizes = sorted(by_step[step].items())
+                lines.append(LayerLine(panel=panel, step=step, dying=dies, rms_by_layer=sizes))
     return LayerSignal(title=title, lines=lines)
-
-
-def _rms_by_step(rows: Iterable[SignalRow]) -> dict[int, list[tuple[int, float]]]:
-    by_step: dict[int, list[tuple[int, float]]] = {}
-    for row in rows:
-        if row.quantity == "rms" and row.part == "stream":
-            by_step.setdefault(row.step, []).append((row.layer, row.value))
-    return by_step
 
 
 def _spread(steps: Sequence[int], count: int) -> list[int]:

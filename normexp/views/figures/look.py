@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from normexp.record import Outcome, Status
+from normexp.record import FAILED, Outcome
 from normexp.views.tables import PENDING
 
 
@@ -28,8 +28,6 @@ class Theme:
     outcomes: Mapping[str, str]
 
 
-_WAITING = (Status.FAILED, Status.KILLED, Status.TIMEOUT)
-
 LIGHT = Theme(
     name="light",
     ground="#FFFFFF",
@@ -44,7 +42,7 @@ LIGHT = Theme(
         Outcome.UNSETTLED: "#E69F00",
         Outcome.DIVERGED: "#C2500A",
         Outcome.NONFINITE: "#4A1030",
-        **dict.fromkeys(_WAITING, "#B0B0B0"),
+        **dict.fromkeys(FAILED, "#B0B0B0"),
         PENDING: "#FFFFFF",
     },
 )
@@ -62,7 +60,7 @@ DARK = Theme(
         Outcome.UNSETTLED: "#D08F00",
         Outcome.DIVERGED: "#F08040",
         Outcome.NONFINITE: "#FFD9E8",
-        **dict.fromkeys(_WAITING, "#707070"),
+        **dict.fromkeys(FAILED, "#707070"),
         PENDING: "#14161A",
     },
 )

@@ -11,7 +11,7 @@ from matplotlib.colors import ListedColormap, Normalize, to_rgb
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
-from normexp.record import Outcome, Status
+from normexp.record import FAILED, Outcome
 from normexp.views.figures.chart import Map, Square
 from normexp.views.figures.look import Look
 from normexp.views.figures.panelgrid import columns_of, panel_grid
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-ORDER = (*Outcome, Status.FAILED, Status.KILLED, Status.TIMEOUT, PENDING)
+ORDER = (*Outcome, *FAILED, PENDING)
 """From left to right in a square."""
 SIGNS: Mapping[str, str] = {
     Outcome.PLATEAU: "_",

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
 from normexp.errors import UserError
-from normexp.record import SignalRow, Traces
+from normexp.record import Traces, sizes_by_step
 from normexp.views.figures.chart import LINEAR, LOG, Axis, Chart, Line, Spot
-from normexp.views.figures.choice import Choice, Source, check_axis, omitted_note, texts_of
-from normexp.views.figures.panels import Placed, Texts, place
+from normexp.views.figures.choice import Choice, Source, checked_facets, done_cells, omitted_note
+from normexp.views.figures.panels import Placed, place
 from normexp.views.summary import Cell
 
 QUANTITIES = {
-    ("rms", "stream"): Axis(key="rms", label="activation RMS", scale=LOG),
-    ("grad_norm", "ffn"): Axis(key="grad_norm", label="gradient norm (FFN)", scale=LOG),
+    ("stream", "rms"): Axis(key="rms", label="activation RMS", scale=LOG),
+    ("ffn", "grad_norm"): Axis(key="grad_norm", label="gradient norm (FFN)", scale=LOG),
 }
-"""Quantity and part, and the axis that they stand on."""
+"""Part and quantity, and the axis that they stand on."""
 BEFORE, LAST = "before training", "at the end"
 MOMENTS = (BEFORE, LAST)
 FACETS = 3
 """Values of facets at most: each takes a row of four panels."""
-
-Sizes = dict[int, float]
 
 
 def signal(source: Source, choice: Choice) -> Chart:
@@ -33,10 +31,8 @@ def signal(source: Source, choice: Choice) -> Chart:
 
     Raises UserError where a facet does not vary, or where no layer was measured.
     """
-    for key in choice.facets or ():
-        check_axis(source, "--facet", key)
-    items = list(_items(source))
-    layout = place(items, choice.facets, panels=FACETS)
+    items = list(done_cells(source))
+    layout = place(items, checked_facets(source, choice), panels=FACETS)
     facets = list(dict.fromkeys(one.panel for one in layout.placed))
     measured = [(one, [source.traces(run["run_id"]) for run in one.item.done]) for one in layout.placed]
     lines: list[Line] = []
@@ -54,21 +50,12 @@ def signal(source: Source, choice: Choice) -> Chart:
     return Chart(
         title=source.title,
         x=Axis(key="layer", label="layer", scale=LINEAR),
-        y=QUANTITIES["rms", "stream"],
+        y=QUANTITIES["stream", "rms"],
         lines=lines,
         axes=axes,
         columns=len(MOMENTS) if len(facets) == 1 else len(QUANTITIES) * len(MOMENTS),
         notes=(*told, *omitted_note(layout.omitted, len(items), "line")),
     )
-
-
-def _items(source: Source) -> Iterator[tuple[Texts, Cell]]:
-    same: dict[tuple[str, ...], list[Cell]] = {}
-    for cell in source.cells():
-        if cell.done:
-            same.setdefault(tuple(run["run_id"] for run in cell.runs), []).append(cell)
-    for twins in same.values():
-        yield texts_of([cell.values for cell in twins], source.varying), twins[0]
 
 
 def _line(one: Placed[Cell], panel: str, read: Sequence[Traces], of: tuple[str, str], moment: str) -> Line:
@@ -78,18 +65,10 @@ def _line(one: Placed[Cell], panel: str, read: Sequence[Traces], of: tuple[str, 
     return Line(panel=panel, label=one.label, keys=one.keys, spots=spots)
 
 
-def _sizes(traces: Traces, of: tuple[str, str], moment: str) -> Sizes:
+def _sizes(traces: Traces, of: tuple[str, str], moment: str) -> Mapping[int, float]:
     """Of one run by layer; empty where it was not measured."""
-    evaluated = _by_step(traces.layers, of)
+    evaluated = sizes_by_step(traces.layers, *of)
     if moment == BEFORE:
         return evaluated.get(0, {})
-    later = {**{step: sizes for step, sizes in evaluated.items() if step}, **_by_step(traces.death_layers, of)}
+    later = {**{step: sizes for step, sizes in evaluated.items() if step}, **sizes_by_step(traces.death_layers, *of)}
     return later[max(later)] if later else {}
-
-
-def _by_step(rows: Iterable[SignalRow], of: tuple[str, str]) -> Mapping[int, Sizes]:
-    found: dict[int, Sizes] = {}
-    for row in rows:
-        if (row.quantity, row.part) == of:
-            found.setdefault(row.step, {})[row.layer] = row.value
-    return found

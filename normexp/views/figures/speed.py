@@ -9,7 +9,7 @@ from normexp.errors import UserError
 from normexp.keys import Value
 from normexp.record import RunRecord
 from normexp.views.figures.chart import LINEAR, NAMES, Axis, Chart, Line, Spot, value_axis
-from normexp.views.figures.choice import LABEL, Choice, Source, check_axis, omitted_note, texts_of
+from normexp.views.figures.choice import LABEL, Choice, Source, check_axis, checked_facets, omitted_note, texts_of
 from normexp.views.figures.panels import Texts, place
 from normexp.views.labels import listed
 
@@ -46,13 +46,10 @@ def speed(source: Source, choice: Choice) -> Chart:
     if not timed:
         raise UserError("no run has a time: none of them made a step")
     along = check_axis(source, "--x", choice.x) if choice.x else _along(source)
-    for key in choice.facets or ():
-        check_axis(source, "--facet", key)
-    others = [
-        key for key in source.varying if key != along and (key not in TRAINING_ONLY or key in (choice.facets or ()))
-    ]
+    facets = checked_facets(source, choice)
+    others = [key for key in source.varying if key != along and (key not in TRAINING_ONLY or key in (facets or ()))]
     items = list(_items(source, along, others, timed))
-    layout = place(items, choice.facets)
+    layout = place(items, facets)
     lines = [
         Line(
             panel=one.panel,
