@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any
 from normexp import plugins
 from normexp.config import given, grid
 from normexp.errors import UserError
-from normexp.execute.cluster import LOCAL
 from normexp.execute.events import Event, Finished, Progress
-from normexp.execute.executors import chosen
-from normexp.execute.jobs import default_jobs
+from normexp.execute.executors import chosen, jobs_or_default
 from normexp.execute.worker import Job
 from normexp.plan import Plan
 from normexp.record import RunRecord
+from normexp.results import RESULTS
 from normexp.results.store import MANIFEST, Store
 from normexp.run import RunConfig
 from normexp.shard import parse
@@ -36,11 +35,6 @@ from normexp.work import Options
 
 if TYPE_CHECKING:
     import pandas as pd
-
-RESULTS = "results"
-"""Folder of all results, unless told otherwise."""
-NO_LIMIT = 100_000
-"""As jobs: as many as the workers of a scheduler elsewhere take."""
 
 
 def run(
@@ -155,7 +149,7 @@ def sweep(
         plan = plan.part(parse(shard))
     options = Options(
         out=Path(out),
-        jobs=jobs or (default_jobs() if scheduler in (None, LOCAL) else NO_LIMIT),
+        jobs=jobs_or_default(jobs, scheduler),
         executor=executor,
         scheduler=scheduler,
         timeout_seconds=timeout_seconds,

@@ -9,6 +9,9 @@ from normexp.keys import Value
 from normexp.run import RunConfig
 from normexp.shard import Shard
 
+LABEL = "label"
+"""What stands among the keys of a point for its label."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
@@ -21,6 +24,13 @@ class Point:
     label: str
     values: Mapping[str, Value]
     config: RunConfig
+
+    def value_of(self, key: str) -> Value:
+        """Its label, its value of an axis as asked, or of any other key as its run has it."""
+        if key == LABEL:
+            return self.label
+        value: Value = self.values[key] if key in self.values else getattr(self.config, key)
+        return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

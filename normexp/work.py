@@ -8,10 +8,11 @@ from pathlib import Path
 
 from normexp.errors import UserError
 from normexp.keys import Value
-from normexp.plan import Plan
+from normexp.only import parse
+from normexp.plan import Plan, Point
 from normexp.record import RunRecord, Status
 from normexp.results.store import Store
-from normexp.run import KEYS, RunConfig
+from normexp.run import RunConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,24 +98,20 @@ def _lacks_weights(record: RunRecord, store: Store, options: Options) -> bool:
 
 
 def selected(plan: Plan, only: Sequence[str]) -> set[str]:
-    """Ids of the runs whose points agree with a value of every key in `key=value`, as asked or as run.
+    """Ids of the runs whose points agree with a value of every key in `only`, as asked or as run.
 
     Those of other shards are among them: a shard may have none. Raises UserError where the sweep has none.
     """
-    wanted: dict[str, set[Value]] = {}
-    for text in only:
-        name, equals, value = text.partition("=")
-        if not equals or name not in KEYS:
-            raise UserError(f"--only {text}: write key=value, with a key of the config")
-        try:
-            wanted.setdefault(name, set()).add(KEYS[name].parse(value))
-        except ValueError as fault:
-            raise UserError(f"--only {text}: {fault}") from fault
+    wanted = parse(only)
     found = {
         point.config.run_id
         for point in (plan.whole or plan).points
-        if all(values & {point.values.get(key), getattr(point.config, key)} for key, values in wanted.items())
+        if all(_has(point, key, values) for key, values in wanted.items())
     }
     if only and not found:
         raise UserError(f"--only {' '.join(only)}: no point of {plan.name} matches")
     return found
+
+
+def _has(point: Point, key: str, values: Sequence[Value]) -> bool:
+    return point.value_of(key) in values or getattr(point.config, key, None) in values

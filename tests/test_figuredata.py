@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 import records as made
 
+from normexp import only
 from normexp.errors import UserError
 from normexp.plan import Plan
 from normexp.record import Outcome, RunRecord, Traces
@@ -16,7 +17,7 @@ from normexp.sensitivity import sensitivity
 from normexp.views import tables
 from normexp.views.figures import curves as figuredata
 from normexp.views.figures.chart import LINEAR, LOG, NAMES, TRAINING, Chart, Line, Map, Spot, value_axis
-from normexp.views.figures.choice import Choice, Source, read_only
+from normexp.views.figures.choice import Choice, Source
 from normexp.views.figures.kinds import KINDS, compute, fitting
 from normexp.views.figures.panels import LABELS, PANELS, Layout, place
 
@@ -218,7 +219,7 @@ def test_speed_is_milliseconds_a_step_over_what_does_not_change_them() -> None:
     ("kind", "choice", "told"),
     [
         ("sensitivity", {"x": "dept"}, "--x dept: no such axis: did you mean depth?"),
-        ("sensitivity", {"x": "zzz"}, "--x zzz: no such axis: there are depth and lr"),
+        ("sensitivity", {"x": "zzz"}, "--x zzz: no such axis: known are depth, lr"),
         ("map", {"x": "norm"}, "--x norm: it is ln in every run that the figure is of: what varies is depth and lr"),
         ("map", {"y": "seed"}, "--y seed: a figure is over seeds: what varies is depth and lr"),
         ("map", {"x": "lr", "y": "lr"}, "--x and --y are both lr: choose two axes"),
@@ -239,13 +240,13 @@ def test_a_figure_that_cannot_be_is_told(kind: str, choice: dict[str, object], t
 
 
 def test_only_some_runs(source: Source) -> None:
-    found = chart("curves", source.only(read_only(["norm=none", "lr=1e-3,1e-2"])))
+    found = chart("curves", source.only(only.parse(["norm=none", "lr=1e-3,1e-2"])))
     assert {one.label for one in found.lines} == {"lr 0.001", "lr 0.01"}
-    assert len(source.only(read_only(["depth=4"])).plan.points) == 12, "a key that is no axis"
+    assert len(source.only(only.parse(["depth=4"])).plan.points) == 12, "a key that is no axis"
     with pytest.raises(UserError, match=r"--only leaves no run: norm is ln, none; lr is 0.001, 0.01"):
-        source.only(read_only(["norm=ln", "lr=0.5"]))
+        source.only(only.parse(["norm=ln", "lr=0.5"]))
     with pytest.raises(UserError) as fault:
-        read_only(["norm", "nrm=ln", "lr=fast"])
+        only.parse(["norm", "nrm=ln", "lr=fast"])
     assert [text.partition(": ")[2][:20] for text in fault.value.complaints] == [
         "write --only key=val",
         "nrm is no key: did y",

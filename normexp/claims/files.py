@@ -10,10 +10,10 @@ from normexp.claims.claim import Claim, ClaimFile
 from normexp.claims.reading import load
 from normexp.config.yamlfile import nearest
 from normexp.errors import UserError
+from normexp.results import RESULTS
 
 FOLDER = Path(__file__).parent
 DEFAULT = "article"
-RESULTS = Path("results")
 
 
 def shipped() -> dict[str, Path]:
@@ -46,6 +46,11 @@ def choose(names: Sequence[str]) -> tuple[ClaimFile, list[Claim], bool]:
     file = load(_shown(files[0]))
     chosen = _chosen(file, ids)
     return file, chosen, len(ids) == 1 and [claim.id for claim in chosen] == ids
+
+
+def folder_of(file: ClaimFile, scale: float) -> Path:
+    """Where the runs of a file lie unless told otherwise; quick ones, of another scale than 1, apart."""
+    return RESULTS / (file.name if scale == 1.0 else f"{file.name}-quick")
 
 
 def beside(folder: Path) -> tuple[Path, ...]:

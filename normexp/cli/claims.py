@@ -55,7 +55,7 @@ def claims(
     """
     from normexp.claims import trial
     from normexp.claims.evidence import QUICK_SCALE
-    from normexp.claims.files import choose
+    from normexp.claims.files import choose, folder_of
     from normexp.cli.jsonout import show_json
     from normexp.cli.show import show
     from normexp.errors import EXIT_VERDICT_DIFFERS, UserError
@@ -68,7 +68,7 @@ def claims(
     shortened = (scale or QUICK_SCALE) if quick or scale else 1.0
     if report and (one or len(chosen) < len(file.claims)):
         raise UserError("--report: the report is of all claims of a file: leave out the ids")
-    folder = out or Path("results") / (file.name if shortened == 1.0 else f"{file.name}-quick")
+    folder = out or folder_of(file, shortened)
     _restore(folder)
     workers = Workers(common.jobs_or_default(jobs, scheduler), executor, scheduler)
     aside = redirect_stdout(sys.stderr) if json else nullcontext()

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-OUT = Path("results")
-NO_LIMIT = 100_000
-"""As jobs: as many as the workers of a scheduler take."""
+from normexp.results import RESULTS
+
+OUT = RESULTS
 
 Out = Annotated[Path, typer.Option("--out", help="Folder of all results.", file_okay=True)]
 Jobs = Annotated[
@@ -48,8 +48,7 @@ Plugins = Annotated[
 
 
 def jobs_or_default(jobs: int | None, scheduler: str | None = None) -> int:
-    """The processors that this process may use, or with a scheduler elsewhere no limit, unless told otherwise."""
-    from normexp.execute.cluster import LOCAL
-    from normexp.execute.jobs import default_jobs
+    """See `normexp.execute.executors.jobs_or_default`, which is slow to import."""
+    from normexp.execute import executors
 
-    return jobs or (default_jobs() if scheduler in (None, LOCAL) else NO_LIMIT)
+    return executors.jobs_or_default(jobs, scheduler)

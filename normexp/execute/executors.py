@@ -10,6 +10,7 @@ from normexp.errors import UserError
 from normexp.execute import dask, inline, processes
 from normexp.execute.cluster import LOCAL
 from normexp.execute.events import Event
+from normexp.execute.jobs import default_jobs
 from normexp.execute.worker import Work
 from normexp.run import RunConfig
 
@@ -23,8 +24,15 @@ class Executor(Protocol):
         """The events, as they come; configs are taken when their turn comes."""
 
 
+NO_LIMIT = 100_000
+"""As jobs: as many as the workers of a scheduler elsewhere take."""
 EXECUTORS: Mapping[str, Executor] = {"processes": processes.processes, "inline": inline.inline, "dask": dask.dask}
 """By name, the default first; dask with a scheduler and workers of its own."""
+
+
+def jobs_or_default(jobs: int | None, scheduler: str | None) -> int:
+    """The processors that this process may use, or with a scheduler elsewhere no limit, unless told otherwise."""
+    return jobs or (default_jobs() if scheduler in (None, LOCAL) else NO_LIMIT)
 
 
 def chosen(name: str, scheduler: str | None) -> Executor:

@@ -12,7 +12,7 @@ from itertools import product
 
 from normexp.errors import UserError
 from normexp.keys import Value
-from normexp.plan import Plan, Point
+from normexp.plan import LABEL, Plan, Point
 from normexp.record import RunRecord
 from normexp.run import KEYS
 from normexp.views.labels import values_text
@@ -35,7 +35,7 @@ class Side:
 
     def values(self, key: str) -> list[Value]:
         """The values of a key, as asked for, in order of appearance."""
-        return list(dict.fromkeys(value_of(point, key) for point in self.points))
+        return list(dict.fromkeys(point.value_of(key) for point in self.points))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,14 +60,6 @@ class Pairing:
     only_b: tuple[Point, ...]
 
 
-def value_of(point: Point, key: str) -> Value:
-    """As asked for; of a key that is no axis, as run."""
-    if key == "label":
-        return point.label
-    value: Value = point.values.get(key, getattr(point.config, key))
-    return value
-
-
 def side(name: str, folder: str, plan: Plan, records: Mapping[str, RunRecord]) -> Side:
     """A sweep as one side."""
     rows: dict[str, Run] = {row["run_id"]: row for row in runs(plan, records).to_dict("records")}  # type: ignore[misc]
@@ -78,17 +70,17 @@ def halves(whole: Side, along: str) -> tuple[Side, Side]:
     """The points with the one and with the other value of a key, from `position=pre,post`. Raises UserError."""
     key, equals, text = along.partition("=")
     words = text.split(",")
-    if not equals or len(words) != 2 or (key not in KEYS and key != "label"):
+    if not equals or len(words) != 2 or (key not in KEYS and key != LABEL):
         raise UserError(f"--along {along}: write a key with two of its values, such as position=pre,post")
     try:
-        values: list[Value] = [word if key == "label" else KEYS[key].parse(word.strip()) for word in words]
+        values: list[Value] = [word if key == LABEL else KEYS[key].parse(word.strip()) for word in words]
     except ValueError as fault:
         raise UserError(f"--along {along}: {fault}") from fault
     if values[0] == values[1]:
         raise UserError(f"--along {along}: the two values are one: write two that differ")
     found = []
     for value in values:
-        points = tuple(point for point in whole.points if value_of(point, key) == value)
+        points = tuple(point for point in whole.points if point.value_of(key) == value)
         if not points:
             known = ", ".join(map(str, whole.values(key)))
             raise UserError(f"--along {along}: {whole.name} has no point with {key} {value}: it has {known}")
@@ -97,20 +89,20 @@ def halves(whole: Side, along: str) -> tuple[Side, Side]:
 
 
 def _with(axes: tuple[str, ...], key: str) -> tuple[str, ...]:
-    return axes if key in axes or key == "label" else (*axes, key)
+    return axes if key in axes or key == LABEL else (*axes, key)
 
 
 def pairing(a: Side, b: Side) -> Pairing:
     """Pair the points of two sides; where each has several of the values replaced, each with each."""
-    axes = [key for key in dict.fromkeys(["label", *a.axes, *b.axes]) if key != "seed"]
+    axes = [key for key in dict.fromkeys([LABEL, *a.axes, *b.axes]) if key != "seed"]
     replaced = tuple(key for key in axes if not set(a.values(key)) & set(b.values(key)))
     matched = (*(key for key in axes if key not in replaced), "seed")
     ours, theirs = _grouped(a.points, matched), _grouped(b.points, matched)
     pairs = [
         Pair(
             where=dict(zip(matched, place, strict=True)),
-            before={key: value_of(one, key) for key in replaced},
-            after={key: value_of(other, key) for key in replaced},
+            before={key: one.value_of(key) for key in replaced},
+            after={key: other.value_of(key) for key in replaced},
             a=one,
             b=other,
         )
@@ -129,5 +121,5 @@ def pairing(a: Side, b: Side) -> Pairing:
 def _grouped(points: Iterable[Point], keys: Iterable[str]) -> dict[tuple[Value, ...], list[Point]]:
     names, found = list(keys), dict[tuple[Value, ...], list[Point]]()
     for point in points:
-        found.setdefault(tuple(value_of(point, key) for key in names), []).append(point)
+        found.setdefault(tuple(point.value_of(key) for key in names), []).append(point)
     return found

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from normexp.config.yamlfile import nearest
 from normexp.errors import UserError
 from normexp.keys import Value
-from normexp.plan import Plan, Point
+from normexp.plan import LABEL, Plan
 from normexp.record import RunRecord, Traces
 from normexp.run import KEYS
 from normexp.views.figures.panels import Texts
@@ -19,7 +19,7 @@ from normexp.views.summary import Cell, cells
 if TYPE_CHECKING:
     import pandas as pd
 
-LABEL, SEED = "label", "seed"
+SEED = "seed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,14 +44,12 @@ class Source:
 
     def values(self, key: str) -> list[Value]:
         """Distinct values of an axis, of any key or of the label, in the order of the points."""
-        return list(dict.fromkeys(value_of(point, key) for point in self.plan.points))
+        return list(dict.fromkeys(point.value_of(key) for point in self.plan.points))
 
     def only(self, filters: Mapping[str, Sequence[Value]]) -> Source:
         """The points that have one of the values for each key. Raises UserError where there are none."""
         points = tuple(
-            point
-            for point in self.plan.points
-            if all(value_of(point, key) in values for key, values in filters.items())
+            point for point in self.plan.points if all(point.value_of(key) in values for key, values in filters.items())
         )
         if not points:
             told = [f"{key} is {_told(key, self.values(key))}" for key in filters]
@@ -73,36 +71,6 @@ class Choice:
     by_fraction: bool = False
 
 
-def value_of(point: Point, key: str) -> Value:
-    """A point's label, its value of an axis as asked, or of any other key as its run has it."""
-    if key == LABEL:
-        return point.label
-    return point.values[key] if key in point.values else point.config.to_dict()[key]
-
-
-def read_only(texts: Sequence[str]) -> dict[str, list[Value]]:
-    """`key=value` or `key=value,value`, each key's values. Raises UserError, all complaints at once."""
-    found: dict[str, list[Value]] = {}
-    complaints = []
-    for text in texts:
-        key, equals, values = text.partition("=")
-        if not equals or not values:
-            complaints.append(f"--only {text}: write --only key=value")
-        elif key != LABEL and key not in KEYS:
-            complaints.append(f"--only {text}: {key} is no key: {_near(key, [LABEL, *KEYS])}")
-        elif key == LABEL:
-            found.setdefault(key, []).append(values)
-        else:
-            for value in values.split(","):
-                try:
-                    found.setdefault(key, []).append(KEYS[key].parse(value))
-                except ValueError as fault:
-                    complaints.append(f"--only {text}: {fault}")
-    if complaints:
-        raise UserError(*complaints)
-    return found
-
-
 def check_axis(source: Source, option: str, key: str) -> str:
     """The key, if it varies in the sweep. Raises UserError that tells what does."""
     varying = source.varying
@@ -115,7 +83,7 @@ def check_axis(source: Source, option: str, key: str) -> str:
         (value,) = source.values(key)
         only = f"is {value_text(key, value)}" if value != "" else "is empty"
         raise UserError(f"{option} {key}: it {only} in every run that the figure is of: {there}")
-    raise UserError(f"{option} {key}: no such axis: {_near(key, varying) if varying else there}")
+    raise UserError(f"{option} {key}: no such axis: {nearest(key, varying) if varying else there}")
 
 
 def checked_facets(source: Source, choice: Choice, *, taken: Sequence[str] = ()) -> tuple[str, ...] | None:
@@ -150,8 +118,3 @@ def omitted_note(count: int, total: int, noun: str) -> tuple[str, ...]:
 
 def _told(key: str, values: Sequence[Value]) -> str:
     return ", ".join(value_text(key, value) for value in values[:8]) + (" ..." if len(values) > 8 else "")
-
-
-def _near(word: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(word, known, n=1)
-    return f"did you mean {near[0]}?" if near else f"there are {listed(list(known))}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from normexp import only as filters
 from normexp.errors import UserError
 from normexp.keys import Value
 from normexp.record import Traces
@@ -13,7 +14,7 @@ from normexp.results.atomic import make_folder, write_atomically
 from normexp.results.store import FIGURES, Store
 from normexp.views import tables
 from normexp.views.figures.chart import Chart, Map
-from normexp.views.figures.choice import Choice, Source, read_only
+from normexp.views.figures.choice import Choice, Source
 from normexp.views.figures.kinds import KINDS, compute, fitting, kind_of
 from normexp.views.figures.look import THEMES, WIDTHS, Look, Theme, Width
 
@@ -77,7 +78,7 @@ def read(
     return Request(
         kind=kind,
         choice=Choice(x=x, y=y, facets=named, by_fraction=color == "fraction"),
-        only=read_only(only),
+        only=filters.parse(only),
         themes=[THEMES[word] for word in chosen],
         formats=list(dict.fromkeys(suffixes)),
         width=WIDTHS[wide],

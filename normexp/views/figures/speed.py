@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from normexp.errors import UserError
 from normexp.keys import Value
+from normexp.plan import LABEL
 from normexp.record import RunRecord
 from normexp.views.figures.chart import LINEAR, NAMES, Axis, Chart, Line, Spot, value_axis
-from normexp.views.figures.choice import LABEL, Choice, Source, check_axis, checked_facets, omitted_note, texts_of
+from normexp.views.figures.choice import Choice, Source, check_axis, checked_facets, omitted_note, texts_of
 from normexp.views.figures.panels import Texts, place
 from normexp.views.labels import listed
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from normexp.claims.claim import ClaimFile, Kind, Word
 from normexp.claims.evidence import QUICK_SCALE, Evidence, plans
-from normexp.claims.files import called
+from normexp.claims.files import called, folder_of
 from normexp.claims.verdict import Verdict
 from normexp.results import reportfiles
 from normexp.results.store import Store
@@ -52,8 +52,8 @@ def write(file: ClaimFile, verdicts: Sequence[Verdict], out: Path, *, scale: flo
             report.rebuild(store, figures=True)
         pictures = reportfiles.pictures(store.folder)
         sheets[stem] = Sheet(plan=plan, records=evidence.records(plan), pictures=pictures)
-    usual = Path("results") / (file.name if scale == 1.0 else f"{file.name}-quick")
-    made = page(file, verdicts, sheets, scale=scale, more="" if out == usual else f" --out {shlex.quote(str(out))}")
+    more = "" if out == folder_of(file, scale) else f" --out {shlex.quote(str(out))}"
+    made = page(file, verdicts, sheets, scale=scale, more=more)
     contents = {
         reportfiles.REPORT: markdown(made),
         reportfiles.WEBPAGE: html(made),

@@ -1,0 +1,34 @@
+"""What `--only key=value` asks for: some of a sweep's points, by their labels and the values of their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from normexp.config.yamlfile import nearest
+from normexp.errors import UserError
+from normexp.keys import Value
+from normexp.plan import LABEL
+from normexp.run import KEYS
+
+
+def parse(texts: Sequence[str]) -> dict[str, list[Value]]:
+    """Each key's values, from `key=value` or `key=value,value`. Raises UserError, all complaints at once."""
+    found: dict[str, list[Value]] = {}
+    complaints = []
+    for text in texts:
+        key, equals, values = text.partition("=")
+        if not equals or not values:
+            complaints.append(f"--only {text}: write --only key=value")
+        elif key == LABEL:
+            found.setdefault(key, []).append(values)
+        elif key not in KEYS:
+            complaints.append(f"--only {text}: {key} is no key: {nearest(key, [LABEL, *KEYS])}")
+        else:
+            for value in values.split(","):
+                try:
+                    found.setdefault(key, []).append(KEYS[key].parse(value))
+                except ValueError as fault:
+                    complaints.append(f"--only {text}: {fault}")
+    if complaints:
+        raise UserError(*complaints)
+    return found
