@@ -94,7 +94,9 @@ def _settle() -> None:
         with contextlib.suppress(BaseException):
             code = 0 if works() else 1
         os._exit(code)
-    settle(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code not in (-signal.SIGKILL, -signal.SIGTERM):  # which come from outside: each worker then finds out by itself
+        settle(code == 0)
 
 
 def _load() -> None:

@@ -165,8 +165,7 @@ class Store:
 
     def has_weights(self, run_id: str) -> bool:
         """Whether a run's trained weights are stored, as long as their file says that they are."""
-        path = self.folder / RUNS / run_id / WEIGHTS
-        return not path.is_symlink() and is_whole(path)
+        return is_whole(self.folder / RUNS / run_id / WEIGHTS)
 
     def find_elsewhere(self, root: Path, run_id: str, *, weights: bool = False) -> Store | None:
         """Another sweep's folder under `root` that holds this run, done and not stale, and its weights if asked for."""
@@ -242,8 +241,10 @@ class Store:
             return True
 
     def ended(self) -> set[str]:
-        """Ids of all stored runs."""
-        return {path.parent.name for path in (self.folder / RUNS).glob(f"*/{RUN}")}
+        """Ids of all stored runs; none of a folder that this user may not look into."""
+        with contextlib.suppress(PermissionError):
+            return {path.parent.name for path in (self.folder / RUNS).glob(f"*/{RUN}")}
+        return set()
 
     def _make(self) -> None:
         """Make the folder, or refuse one with files that are not ours. Raises UserError."""

@@ -13,8 +13,10 @@ MAX_HEADER = 10**8
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a safetensors file is there and has the size that its header tells."""
+    """Whether a safetensors file is there, no symbolic link to one, and has the size that its header tells."""
     try:
+        if path.is_symlink():
+            return False
         with path.open("rb") as file:
             size = int.from_bytes(file.read(8), "little")
             tensors = json.loads(file.read(min(size, MAX_HEADER)))

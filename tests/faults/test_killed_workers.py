@@ -51,6 +51,19 @@ def workers(driver: int) -> list[int]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("fault", "found"), [("SIGKILL", "None"), ("SIGTERM", "None"), ("SIGSEGV", "False")])
+def test_a_kill_of_the_trial_of_programs_decides_nothing(fault: str, found: str) -> None:
+    """Else all runs of the sweep would make their steps by autograd, and differ in their last digits."""
+    code = (
+        "import os, signal\nfrom normexp.program import program\n"
+        f"program.works = lambda: os.kill(os.getpid(), signal.{fault})\n"
+        "import normexp.execute.preload\nprint(program._known)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == f"{found}\n", done.stderr
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_killed_workers_cost_their_own_runs_alone(tmp_path: Path) -> None:
     moments = random.Random(SEED)
