@@ -63,8 +63,7 @@ def _points(change: Change) -> str:
 
 def _named(where: Values, before: Values, after: Values) -> str:
     """`lr 0.003, seed 0, norm ln: rms`: where both agree, and what each has instead."""
-    known = {key: value for key, value in where.items() if not (key == "label" and value == "")}
-    return ", ".join(filter(None, [values_text(known), _replacement(before, after)]))
+    return ", ".join(filter(None, [values_text(where), _replacement(before, after)]))
 
 
 def _replacement(before: Values, after: Values) -> str:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 UP_TO, FROM = "up to", "from"
-Border = tuple[Share, Share]
 
 
 def number_text(value: Number) -> str:
@@ -141,7 +140,7 @@ def _which(matching: Sequence[Edge], edges: Sequence[Edge]) -> str:
 
 def name_of(edge: Edge) -> str:
     """A cell in words; empty where it is the only one."""
-    return values_text({key: value for key, value in edge.values.items() if key != "label" or value})
+    return values_text(edge.values)
 
 
 def _compared(question: Question, kind: str, found: Sequence[tuple[Edge, Share, Share]]) -> str:

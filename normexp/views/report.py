@@ -117,8 +117,11 @@ def rebuild(
     return replace(report, warnings=(*report.warnings, *dict.fromkeys(store.warnings[before:])))
 
 
-def _traces(store: Store, records: Mapping[str, RunRecord]) -> Callable[[str], Traces]:
-    """By run id; none of a run whose files cannot be read, which is warned of. Those of few runs are read once."""
+def traces_of(store: Store, records: Mapping[str, RunRecord]) -> Callable[[str], Traces]:
+    """Those of a folder's runs by their ids; none of a run whose files cannot be read, which is warned of.
+
+    Those of few runs are read once.
+    """
 
     @functools.lru_cache(maxsize=KEPT_TRACES)
     def traces(run_id: str) -> Traces:
@@ -137,12 +140,12 @@ def write_figures(store: Store, report: Report) -> None:
     from normexp.views.figures.drawing import draw, render
     from normexp.views.figures.kinds import fitting
 
-    traces = _traces(store, report.records)
+    traces = traces_of(store, report.records)
     source = Source(plan=report.plan, records=report.records, runs=report.runs, traces=traces)
     for _, kind, made in fitting(source):
         with _drawing:
             images = render(draw(made))
-        _write_figure(store, kind.file, images, made.data)
+        write_figure(store, kind.file, images, made.data)
     page = sweeppage.page(report, traces, reportfiles.pictures(store.folder), store.folder)
     store.write_derived(reportfiles.WEBPAGE, html(page))
 
@@ -156,10 +159,11 @@ def write_collapse(store: Store, words: str, shown: Sequence[TextTable], records
     store.write_derived("collapse.md", "\n\n".join(parts) + "\n")
     if records:
         signal = figuredata.layer_signal(records, title="RMS of the stream by layer")
-        _write_figure(store, "layer_signal", render(draw_layer_signal(signal)), signal.data)
+        write_figure(store, "layer_signal", render(draw_layer_signal(signal)), signal.data)
 
 
-def _write_figure(store: Store, name: str, images: Mapping[str, bytes], data: pd.DataFrame) -> None:
+def write_figure(store: Store, name: str, images: Mapping[str, bytes], data: pd.DataFrame) -> None:
+    """Write a figure in each format, and its data beside it. Raises StorageError."""
     for suffix, content in images.items():
         store.write_derived(f"{FIGURES}/{name}.{suffix}", content)
     store.write_derived(f"{FIGURES}/{name}.csv", tables.to_csv(data))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -171,7 +171,7 @@ class _Drawing:
             return {"marker": "X", "markersize": size, "linestyle": "none", **edge}
         return {"marker": "^", "markersize": size, "markerfacecolor": "none", "linestyle": "none"}
 
-    def handles(self, rims: Any) -> dict[str, Artist]:
+    def handles(self, rims: Iterable[Rim]) -> dict[str, Artist]:
         """What the legend has: the lines, then what else is drawn."""
         chart, grey = self.chart, self.look.theme.grey
         bars = chart.x.scale == NAMES
@@ -242,6 +242,5 @@ def _survivors(spot: Spot) -> list[float]:
     return list(dict.fromkeys((spot.low, spot.high)))
 
 
-def _plural_of(axis: Mapping[str, str] | Axis) -> str:
-    key = axis.key if isinstance(axis, Axis) else ""
-    return "learning rates" if key == "lr" else f"values of {key}"
+def _plural_of(axis: Axis) -> str:
+    return "learning rates" if axis.key == "lr" else f"values of {axis.key}"

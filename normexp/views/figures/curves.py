@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from normexp.plan import Plan
 from normexp.record import Outcome, RunRecord, Traces, sizes_by_step
-from normexp.views import tables
 from normexp.views.figures.chart import LOSS, TRAINING, Axis, Chart, Line, Mark, Spot
 from normexp.views.figures.choice import Choice, Source, checked_facets, done_cells, omitted_note
 from normexp.views.figures.panels import Placed, place
@@ -22,12 +20,6 @@ if TYPE_CHECKING:
 POINTS = 400
 """Training losses drawn of a line, about; the evaluations and the last step are always among them."""
 RESTLESS = (Outcome.DIVERGED, Outcome.UNSETTLED)
-
-
-def curves(plan: Plan, records: Mapping[str, RunRecord], traces: Callable[[str], Traces]) -> Chart:
-    """The losses of a plan's runs, in as many panels as they need."""
-    source = Source(plan=plan, records=records, runs=tables.runs(plan, records), traces=traces)
-    return loss_curves(source, Choice())
 
 
 def loss_curves(source: Source, choice: Choice) -> Chart:

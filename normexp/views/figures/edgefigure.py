@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from normexp.bisection import Finding
 from normexp.edge import Edge, Question, Share
 from normexp.record import RunRecord
-from normexp.results.store import FIGURES, Store
+from normexp.results.store import Store
 from normexp.search import Search
 from normexp.views import tables
 from normexp.views.edge import (
@@ -32,6 +32,7 @@ from normexp.views.figures.look import Look
 from normexp.views.figures.panelgrid import wrapped
 from normexp.views.labels import plural
 from normexp.views.markdown import escape, table_text
+from normexp.views.report import write_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -162,6 +163,5 @@ def write(store: Store, search: Search, records: Mapping[str, RunRecord]) -> Non
     parts = [f"# {escape(search.title)}", *map(escape, words), table_text(found), escape(found.note)]
     store.write_derived("edge.md", "\n\n".join(parts) + "\n")
     store.write_derived("edge.csv", tables.to_csv(borders_frame(edges)))
-    for suffix, content in render(draw(search.title, question, edges), dpi=180).items():
-        store.write_derived(f"{FIGURES}/edge.{suffix}", content)
-    store.write_derived(f"{FIGURES}/edge.csv", tables.to_csv(shares_frame(question, edges)))
+    images = render(draw(search.title, question, edges), dpi=180)
+    write_figure(store, "edge", images, shares_frame(question, edges))

@@ -21,13 +21,14 @@ FEW = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A row: `file` names its files, `help` says what it shows; `data` computes it.
+    """A row: `file` names its files, `title` stands above it in documents, `help` says more; `data` computes it.
 
     `x` tells whether it takes an axis for x, `ys` what it takes for y: names of measures, None for any axis. `fits`
     decides whether a report has it.
     """
 
     file: str
+    title: str
     help: str
     data: Callable[[Source, Choice], Chart | Map]
     fits: Callable[[Plan], bool]
@@ -61,6 +62,7 @@ def _few_cells(plan: Plan) -> bool:
 KINDS: Mapping[str, Kind] = {
     "curves": Kind(
         file="curves",
+        title="Losses by step",
         help="loss by step, with seed bands and a cross where a run died",
         data=loss_curves,
         fits=lambda plan: True,
@@ -68,6 +70,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "sensitivity": Kind(
         file="lr_sensitivity",
+        title="Final loss by learning rate",
         help="final loss by learning rate (or --x), with the sensitivity S of each line",
         data=lambda source, choice: scan(source, choice, x="lr", with_sensitivity=True),
         fits=lambda plan: _varies(plan, "lr"),
@@ -75,6 +78,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "map": Kind(
         file="outcome_map",
+        title="Outcomes by two axes",
         help="outcomes over two axes, k of n learned in each square",
         data=outcome_map,
         fits=_two_axes,
@@ -82,6 +86,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "depth": Kind(
         file="depth",
+        title="Final loss by depth",
         help="final loss or learned fraction by depth",
         data=lambda source, choice: scan(source, choice, x="depth"),
         fits=lambda plan: _varies(plan, "depth"),
@@ -89,6 +94,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "signal": Kind(
         file="signal",
+        title="Layers at the start and at the end",
         help="activation and gradient by layer, before training and at the end",
         data=signal,
         fits=_few_cells,
@@ -96,12 +102,23 @@ KINDS: Mapping[str, Kind] = {
     ),
     "speed": Kind(
         file="speed",
+        title="Time of a step",
         help="time of a training step, which depends on the machine",
         data=speed,
         fits=lambda plan: False,
     ),
 }
 """Name to kind. A report never has times: the same runs must give the same files."""
+
+
+OTHER_TITLES = {"layer_signal": "RMS by layer", "edge": "Where it ceases to learn"}
+"""Of figures that collapse and edge draw, by their files."""
+
+
+def title_of(file: str) -> str:
+    """What stands above a figure's file in documents."""
+    titles = OTHER_TITLES | {kind.file: kind.title for kind in KINDS.values()}
+    return titles.get(file, file.replace("_", " "))
 
 
 def kind_of(name: str) -> Kind:

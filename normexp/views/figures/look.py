@@ -14,8 +14,9 @@ from normexp.views.tables import PENDING
 class Theme:
     """Colours of the ground, of what is written, of what stands back, and of lines (Okabe and Ito's palette).
 
-    `ramp` is the part of matplotlib's viridis in which the values of a number are coloured, lowest first; `band` is
-    the opacity of bands. `outcomes` colours squares: the worse, the further from the ground, in grey, too.
+    `ramp` and `shades` are the parts of matplotlib's viridis in which the values of a number are coloured, lowest
+    first: of lines, and of squares. `band` is the opacity of bands. `outcomes` colours squares: the worse, the
+    further from the ground, in grey, too.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Theme:
     grey: str
     colors: tuple[str, ...]
     ramp: tuple[float, float]
+    shades: tuple[float, float]
     band: float
     outcomes: Mapping[str, str]
 
@@ -35,6 +37,7 @@ LIGHT = Theme(
     grey="#666666",
     colors=("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"),
     ramp=(0.0, 0.82),
+    shades=(0.15, 1.0),
     band=0.17,
     outcomes={
         Outcome.LEARNED: "#BFE3F5",
@@ -53,6 +56,7 @@ DARK = Theme(
     grey="#9A9A9A",
     colors=("#56B4E9", "#E69F00", "#1FC39A", "#E193C0", "#F0E442", "#E8702A", "#FFFFFF"),
     ramp=(0.33, 1.0),
+    shades=(0.0, 0.9),
     band=0.22,
     outcomes={
         Outcome.LEARNED: "#0B4A6B",

@@ -168,7 +168,7 @@ def _handles(made: Map, look: Look) -> dict[str, Any]:
 
 
 def _ramp(look: Look) -> ListedColormap:
-    low, high = (0.15, 1.0) if look.theme.name == "light" else (0.0, 0.9)
+    low, high = look.theme.shades
     shades = mpl.colormaps["viridis"]
     return ListedColormap([shades(low + (high - low) * step / 255) for step in range(256)])
 

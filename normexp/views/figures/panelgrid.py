@@ -31,6 +31,10 @@ def wrapped(text: str, letters: int) -> str:
     return "\n".join("\n".join(textwrap.wrap(line, letters, break_long_words=True)) or line for line in lines)
 
 
+def _lines(text: str) -> int:
+    return text.count("\n") + 1
+
+
 def columns_of(count: int, look: Look, wanted: int | None) -> int:
     """Panels side by side: as wanted if the width allows it, else few enough to be readable."""
     most = look.width.columns
@@ -51,43 +55,43 @@ def panel_grid(
     notes: Sequence[str] = (),
     columns: int | None = None,
     y_group: Callable[[str], Hashable] = lambda panel: "",
-    share: bool = True,
     rim: Callable[[str], float] = lambda panel: 0.0,
     height: float | None = None,
 ) -> Figure:
-    """A figure of these panels, in order. Panels of one y group share their y axis; `rim` tells the room above one
-    in points.
+    """A figure of these panels, in order. Panels of one y group share their y axis.
 
-    `height` is that of a panel over its width; by default one that suits lines.
+    `rim`: room above a panel, in points. `height`: of a panel over its width; by default one that suits lines.
     """
-    count = max(1, len(panels))
-    across = columns_of(count, look, columns)
-    rows = math.ceil(count / across)
-    panel_width = look.width.inches / across
-    ratio = height or (FLAT if across == 1 and look.width.inches > 5 else SQUARE)
-    panel_height = min(LARGEST, max(SMALLEST, panel_width * ratio))
+    across = columns_of(max(1, len(panels)), look, columns)
+    rows = max(1, math.ceil(len(panels) / across))
+    panel_width, panel_height = _panel_inches(look, across, height)
     rims = [max(map(rim, panels[row * across : (row + 1) * across]), default=0.0) for row in range(rows)]
     points = look.width.points
     headline = wrapped(title, look.letters(look.width.inches, points * 1.2))
     names = [wrapped(panel, look.letters(panel_width * 0.78, points)) for panel in panels] or [""]
-    name_lines = max(name.count("\n") + 1 for name in names) if any(names) else 0
+    name_lines = max(map(_lines, names)) if any(names) else 0
     legend, legend_lines = _legend(look, handles, notes)
-    text_points = (headline.count("\n") + 1) * points * 1.2 + legend_lines * look.small * 1.15
+    text_points = _lines(headline) * points * 1.2 + legend_lines * look.small * 1.15
     inches = rows * (panel_height + name_lines * points * LINE / 72) + (sum(rims) + text_points * LINE) / 72 + 0.15
     with mpl.rc_context(look.style):
         layout = ConstrainedLayoutEngine(w_pad=0.03, h_pad=0.04, wspace=0.02, hspace=0.03)
         figure = Figure(figsize=(look.width.inches, inches), layout=layout)
         figure.suptitle(headline)
         axes = list(figure.subplots(rows, across, squeeze=False).flat)
-        if share:
-            _share(axes, panels, y_group)
+        _share(axes, panels, y_group)
         for index, (ax, panel, name) in enumerate(zip(axes, panels, names, strict=False)):
             ax.set_title(name, pad=4 + rims[index // across])
             draw(ax, panel)
-        _outer_only(axes, panels, across, y_group, share)
+        _outer_only(axes, panels, across, y_group)
         if legend:
             figure.legend(**legend).get_title().set_multialignment("center")
     return figure
+
+
+def _panel_inches(look: Look, across: int, height: float | None) -> tuple[float, float]:
+    width = look.width.inches / across
+    ratio = height or (FLAT if across == 1 and look.width.inches > 5 else SQUARE)
+    return width, min(LARGEST, max(SMALLEST, width * ratio))
 
 
 def _share(axes: Sequence[Axes], panels: Sequence[str], y_group: Callable[[str], Hashable]) -> None:
@@ -101,9 +105,7 @@ def _share(axes: Sequence[Axes], panels: Sequence[str], y_group: Callable[[str],
             ax.sharex(axes[0])
 
 
-def _outer_only(
-    axes: Sequence[Axes], panels: Sequence[str], across: int, y_group: Callable[[str], Hashable], share: bool
-) -> None:
+def _outer_only(axes: Sequence[Axes], panels: Sequence[str], across: int, y_group: Callable[[str], Hashable]) -> None:
     """Numbers and names of axes where no neighbour has the same; places without a panel are empty."""
     for index, ax in enumerate(axes):
         if index >= len(panels):
@@ -112,9 +114,9 @@ def _outer_only(
         group = y_group(panels[index])
         if index % across and y_group(panels[index - 1]) == group:
             ax.set_ylabel("")
-            ax.tick_params(labelleft=not share)
+            ax.tick_params(labelleft=False)
         if index + across < len(panels):
-            ax.tick_params(labelbottom=not share)
+            ax.tick_params(labelbottom=False)
         if index // across < (len(panels) - 1) // across:
             ax.set_xlabel("")
 
@@ -130,7 +132,7 @@ def _legend(look: Look, handles: Mapping[str, Any], notes: Sequence[str]) -> tup
     rows = math.ceil(len(names) / across)
     told = "\n".join(wrapped(note, look.letters(inches * 0.96, small)) for note in notes)
     place: Any = "outside lower center"
-    lines = rows * max((name.count("\n") + 1 for name in names), default=0) + (told.count("\n") + 1 if told else 0)
+    lines = rows * max(map(_lines, names), default=0) + (_lines(told) if told else 0)
     return {
         "handles": list(handles.values()),
         "labels": names,

@@ -9,10 +9,9 @@ from pathlib import Path
 from normexp import only as filters
 from normexp.errors import UserError
 from normexp.keys import Value
-from normexp.record import Traces
 from normexp.results.atomic import make_folder, write_atomically
 from normexp.results.store import FIGURES, Store
-from normexp.views import tables
+from normexp.views import report, tables
 from normexp.views.figures.chart import Chart, Map
 from normexp.views.figures.choice import Choice, Source
 from normexp.views.figures.kinds import KINDS, compute, fitting, kind_of
@@ -96,11 +95,13 @@ def plot(store: Store, request: Request) -> Drawn:
     """Draw and write what is asked for. Raises UserError, StorageError."""
     from normexp.views.figures.drawing import draw, render
 
-    source = source_of(store)
+    plan, records = store.read_plan(), store.records()
+    read = report.traces_of(store, records)
+    source = Source(plan=plan, records=records, runs=tables.runs(plan, records), traces=read)
     if request.only:
         source = source.only(request.only)
     paths: list[Path] = []
-    warnings = list(store.warnings)
+    warnings: list[str] = []
     for file, made in _figures(source, request):
         folder, stem = _target(store, request, file)
         make_folder(folder)
@@ -113,7 +114,7 @@ def plot(store: Store, request: Request) -> Drawn:
                 write_atomically(folder / f"{name}.{suffix}", content)
                 paths.append(folder / f"{name}.{suffix}")
         warnings += [f"{stem}: {note}: choose with --only or --facet" for note in made.notes if "not drawn" in note]
-    return Drawn(paths=paths, warnings=warnings)
+    return Drawn(paths=paths, warnings=[*store.warnings, *warnings])
 
 
 def _figures(source: Source, request: Request) -> Iterator[tuple[str, Chart | Map]]:
@@ -130,18 +131,3 @@ def _target(store: Store, request: Request, file: str) -> tuple[Path, str]:
     if request.to.suffix:
         return request.to.parent, request.to.stem
     return request.to, file
-
-
-def source_of(store: Store) -> Source:
-    """A folder as it is now; the traces of a run whose files are broken are empty. Raises UserError."""
-    plan, records = store.read_plan(), store.records()
-    return Source(
-        plan=plan, records=records, runs=tables.runs(plan, records), traces=lambda run_id: _traces(store, run_id)
-    )
-
-
-def _traces(store: Store, run_id: str) -> Traces:
-    try:
-        return store.traces(run_id)
-    except UserError:
-        return Traces(curve=())

@@ -1,4 +1,4 @@
-"""A page as a list of blocks, which `markdown` and `webpage` each write in their own way."""
+"""A page as a list of blocks, which `textpage` and `webpage` each write in their own way."""
 
 from __future__ import annotations
 
@@ -7,16 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from normexp.views.pivot import TextTable
-
-TITLES = {
-    "curves": "Losses by step",
-    "lr_sensitivity": "Final loss by learning rate",
-    "outcome_map": "Outcomes by two axes",
-    "depth": "Final loss by depth",
-    "signal": "Layers at the start and at the end",
-    "layer_signal": "RMS by layer",
-}
-"""What a figure of this name shows."""
 
 
 @dataclass(frozen=True, slots=True)

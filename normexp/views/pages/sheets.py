@@ -17,7 +17,8 @@ from normexp.views import tables
 from normexp.views.conclusion import conclusion
 from normexp.views.labels import loss_text, plural, value_text, values_text
 from normexp.views.markdown import reference_losses
-from normexp.views.pages.page import TITLES, Block, Folded, Grid, Heading, Paragraph, Picture, Points, grids
+from normexp.views.pages.page import Block, Folded, Grid, Heading, Paragraph, Picture, Points, grids
+from normexp.views.pages.sweeppage import picture
 from normexp.views.pivot import TextTable, cell_text, pivot
 from normexp.views.report import warnings
 from normexp.views.summary import Cell, cells, summarize
@@ -135,5 +136,4 @@ def _cells(plan: Plan, runs: pd.DataFrame, summary: pd.DataFrame) -> TextTable:
 
 def _pictures(sheet: Sheet) -> Iterator[Picture]:
     for name, data in sheet.pictures.items():
-        told = TITLES.get(name, name.replace("_", " "))
-        yield Picture(f"{sheet.plan.folder}/figures/{name}.png", f"{told}: {sheet.plan.title or sheet.plan.name}", data)
+        yield picture(sheet.plan, name, data, f"{sheet.plan.folder}/")

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from normexp.outcome import RULES
+from normexp.plan import Plan
 from normexp.record import Traces
+from normexp.results.store import FIGURES
+from normexp.views.figures.kinds import title_of
 from normexp.views.labels import plural, value_text
 from normexp.views.markdown import COUNTS, cell_table, reference_losses
 from normexp.views.pages.page import (
-    TITLES,
     Block,
     Commands,
     Folded,
@@ -112,8 +114,12 @@ def _figures(report: Report, pictures: Mapping[str, bytes]) -> Iterator[Block]:
     if pictures:
         yield Heading("Figures")
     for name, data in pictures.items():
-        told = TITLES.get(name, name.replace("_", " "))
-        yield Picture(f"figures/{name}.png", f"{told}: {report.plan.title or report.plan.name}", data)
+        yield picture(report.plan, name, data)
+
+
+def picture(plan: Plan, name: str, data: bytes, folder: str = "") -> Picture:
+    """A figure of a sweep by its name; the sweep's folder is told relative to the page."""
+    return Picture(f"{folder}{FIGURES}/{name}.png", f"{title_of(name)}: {plan.title or plan.name}", data)
 
 
 def _runs(report: Report, traces: Callable[[str], Traces]) -> Iterator[Block]:
