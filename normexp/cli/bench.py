@@ -48,6 +48,8 @@ def bench(
     from normexp.timing import STEP, timings
     from normexp.views import bench as view
     from normexp.views.console import Uncut
+    from normexp.views.figures.benchfigure import draw
+    from normexp.views.figures.canvas import render
     from normexp.views.labels import plural
 
     processors, folder = default_jobs(), below(out, FOLDER)
@@ -70,7 +72,7 @@ def bench(
         without = last if found.part == STEP else None
         rows += timings(dataclasses.replace(found, machine=machine), reference, without)
     write_atomically(folder / "bench.csv", view.to_csv(rows))
-    for suffix, image in view.render(rows).items():
+    for suffix, image in render(draw(rows)).items():
         write_atomically(folder / f"bench.{suffix}", image)
     show(*(Uncut(table) for table in view.tables(rows)), f"Files: {folder}")
 

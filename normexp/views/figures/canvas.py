@@ -1,30 +1,28 @@
-"""What all figures have in common: palette, grid of panels, loss axis, legend, and rendering to bytes."""
+"""What all figures have in common: dashes and markers, the axis of losses, and rendering to bytes."""
 
 from __future__ import annotations
 
 import io
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from normexp.record import Losses
-from normexp.views.labels import shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito's palette without its yellow, which vanishes on white."""
 DASHES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v")
 GREY = "#666666"
+ON_TOP: Any = {"clip_on": False, "zorder": 5}
+"""Of marks at the edge of a panel."""
 PNG_COLORS = 128
 FORMATS = ("svg", "png")
 STYLE: Any = {
@@ -43,14 +41,6 @@ ROOM = 1.5
 """Losses up to this multiple of the guess are drawn on a linear scale, any above on a logarithmic one."""
 LINEAR_SHARE = 0.7
 """How much of a split axis the linear part takes."""
-
-
-class _Panelled(Protocol):
-    @property
-    def panel(self) -> str: ...
-
-
-Panelled = TypeVar("Panelled", bound=_Panelled)
 
 
 def render(figure: Figure, formats: Iterable[str] = FORMATS, *, dpi: int = 150) -> dict[str, bytes]:
@@ -80,20 +70,6 @@ def _with_few_colors(png: bytes) -> bytes:
     few = picture.quantize(PNG_COLORS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     few.save(buffer, format="png", optimize=True)
     return buffer.getvalue()
-
-
-def line_styles(labels: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Colour, dash and marker of each distinct label; the first 28 differ in colour and dash, so in grey too."""
-    return {
-        label: {
-            "color": COLORS[index % len(COLORS)],
-            "linestyle": DASHES[index % len(DASHES)],
-            "marker": MARKERS[index % len(MARKERS)],
-            "markersize": 4,
-            "linewidth": 1.5,
-        }
-        for index, label in enumerate(dict.fromkeys(labels))
-    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,40 +128,3 @@ def mark_references(
             if named:
                 beside = BESIDE | {"color": color, "size": size}
                 ax.annotate(name, (1.0, loss), xycoords=("axes fraction", "data"), **beside)
-
-
-def panel_figure(
-    title: str,
-    lines: Sequence[Panelled],
-    draw: Callable[[Axes, Sequence[Panelled]], None],
-    handles: Mapping[str, Line2D],
-    width_inches: float = 3.9,
-    *,
-    share_y: bool = True,
-) -> Figure:
-    """A grid of panels in the order in which they come, with one y axis (unless told) and one legend below."""
-    panels: dict[str, list[Panelled]] = {}
-    for line in lines:
-        panels.setdefault(line.panel, []).append(line)
-    columns, rows = min(3, max(1, len(panels))), max(1, math.ceil(len(panels) / 3))
-    single = len(panels) <= 1
-    width = width_inches * columns * (1.7 if single else 1)
-    longest = max(map(len, handles), default=0)
-    legend_columns = max(1, min(len(handles), int(width * 13.5 / (longest + 5))))
-    legend_inches = 0.18 * math.ceil(len(handles) / legend_columns)
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(width, (3.8 if single else 2.8) * rows + 0.5 + legend_inches), layout="constrained")
-        figure.suptitle(shown(title), fontsize=11)
-        axes = list(figure.subplots(rows, columns, sharey=share_y, squeeze=False).flat)
-        for ax, (name, found) in zip(axes, panels.items(), strict=False):
-            ax.set_title(shown(name), pad=18)
-            draw(ax, found)
-        for index, ax in enumerate(axes):
-            ax.set_axis_on() if index < len(panels) else ax.set_axis_off()
-            if index % columns:
-                ax.set_ylabel("")
-        if handles:
-            place: Any = "outside lower center"
-            names = [shown(name) for name in handles]
-            figure.legend(handles.values(), names, loc=place, ncol=legend_columns, frameon=False, fontsize=8)
-    return figure

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 NAMED_TICKS = 7
 """Up to so many values of an axis are its ticks."""
+SLANT = 35
+"""Degrees of words that have not the room to stand level."""
 COUNTED = ("step", "layer")
 """Axes of so many values that ticks stand at round ones."""
 
@@ -58,9 +60,14 @@ def set_x(ax: Axes, chart: Chart, look: Look, panel_points: float) -> None:
 
 def _set_names(ax: Axes, axis: Axis, look: Look, panel_points: float) -> None:
     ax.set_xlim(-0.6, len(axis.names) - 0.4)
-    ax.set_xticks(range(len(axis.names)), [shown(name) for name in axis.names])
-    if sum(map(len, axis.names)) * look.small * 0.6 > panel_points:
-        ax.tick_params(axis="x", labelrotation=30)
+    name_ticks(ax, range(len(axis.names)), axis.names, look, panel_points)
+
+
+def name_ticks(ax: Axes, places: Sequence[float], names: Sequence[str], look: Look, panel_points: float) -> None:
+    """Words along x, aslant where they have not the room."""
+    ax.set_xticks(places, [shown(name) for name in names])
+    if len(names) * max(map(len, names), default=0) * look.small * 0.6 > panel_points:
+        ax.tick_params(axis="x", labelrotation=SLANT)
         for text in ax.get_xticklabels():
             text.set(ha="right", rotation_mode="anchor")
 

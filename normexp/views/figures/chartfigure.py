@@ -12,7 +12,7 @@ from matplotlib.patches import Patch
 
 from normexp.keys import Value
 from normexp.record import Outcome
-from normexp.views.figures.canvas import LossAxis, mark_references
+from normexp.views.figures.canvas import ON_TOP, LossAxis, mark_references
 from normexp.views.figures.chart import LOSS, NAMES, TRAINING, Axis, Chart, Line, Spot
 from normexp.views.figures.chartaxes import place, set_x, set_y
 from normexp.views.figures.linestyle import Style, line_styles
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-ON_TOP: dict[str, Any] = {"clip_on": False, "zorder": 5}
 NAMED_DEATHS = 4
 """Up to so many crosses of a panel that is alone have their step beside them."""
 TOLD_PANELS = 4
@@ -165,10 +164,9 @@ class _Drawing:
 
     def mark(self, outcome: Outcome) -> dict[str, Any]:
         """The look of a mark."""
-        size = self.look.width.points * 0.8
         if outcome == Outcome.NONFINITE:
-            edge = {"markeredgecolor": self.look.theme.ground, "markeredgewidth": 0.6}
-            return {"marker": "X", "markersize": size, "linestyle": "none", **edge}
+            return self.look.cross
+        size = self.look.cross["markersize"]
         return {"marker": "^", "markersize": size, "markerfacecolor": "none", "linestyle": "none"}
 
     def handles(self, rims: Iterable[Rim]) -> dict[str, Artist]:

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
-from normexp.views.figures.canvas import GREY, MARKERS, PLAIN_NUMBERS, panel_figure, render
+from normexp.views.figures.canvas import MARKERS, ON_TOP, PLAIN_NUMBERS, render
 from normexp.views.figures.chart import Chart, Map
 from normexp.views.figures.chartfigure import draw_chart
 from normexp.views.figures.curves import LayerLine, LayerSignal
 from normexp.views.figures.look import Look
 from normexp.views.figures.mapfigure import draw_map
+from normexp.views.figures.panelgrid import panel_grid
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,8 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["draw", "draw_layer_signal", "render"]
 
-CROSS: dict[str, Any] = {"marker": "X", "markersize": 8, "markeredgecolor": "white", "linestyle": "none"}
-ON_TOP: dict[str, Any] = {"clip_on": False, "zorder": 5}
+LAYER_HEIGHT = 0.3
+"""Of a panel over its width: they stand one above the other, each with its legend beside it."""
 
 
 def draw(made: Chart | Map, look: Look | None = None) -> Figure:
@@ -32,39 +34,55 @@ def draw(made: Chart | Map, look: Look | None = None) -> Figure:
     return draw_map(made, look) if isinstance(made, Map) else draw_chart(made, look)
 
 
-def draw_layer_signal(signal: LayerSignal) -> Figure:
-    """Stream RMS by layer, one panel a network: before training black, later blue, on the way down orange, dashed."""
+def draw_layer_signal(signal: LayerSignal, look: Look | None = None) -> Figure:
+    """Stream RMS by layer, one panel a network: before training, later in blue, on the way down in orange, dashed."""
+    look = look or Look()
+    panels: dict[str, list[LayerLine]] = {}
+    for line in signal.lines:
+        panels.setdefault(line.panel, []).append(line)
 
-    def draw(ax: Axes, panel: Sequence[LayerLine]) -> None:
-        for line, look in zip(panel, _layer_styles(panel), strict=True):
-            finite = [(layer, rms) for layer, rms in line.rms_by_layer if math.isfinite(rms) and rms > 0]
-            ax.plot([layer for layer, _ in finite], [rms for _, rms in finite], **look)
+    def draw_panel(ax: Axes, name: str) -> None:
+        for line, style in zip(panels[name], _layer_styles(panels[name], look), strict=True):
+            finite = {layer: rms for layer, rms in line.rms_by_layer if math.isfinite(rms) and rms > 0}
+            ax.plot(list(finite), list(finite.values()), **style)
             lost = next((layer for layer, rms in line.rms_by_layer if not math.isfinite(rms)), None)
             if lost is not None:
-                ax.plot([lost], [1.0], transform=ax.get_xaxis_transform(), color=look["color"], **CROSS, **ON_TOP)
+                ax.plot([lost], [1.0], color=style["color"], transform=ax.get_xaxis_transform(), **ON_TOP, **look.cross)
         ax.set(xlabel="layer", ylabel="activation RMS", yscale="log")
+        ax.xaxis.set_major_locator(MaxNLocator(8, integer=True))
         ax.yaxis.set_major_formatter(PLAIN_NUMBERS)
-        ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=7.5)
+        ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
 
     lost = any(not math.isfinite(rms) for line in signal.lines for _, rms in line.rms_by_layer)
-    handles = {"first non-finite layer": Line2D([], [], color=GREY, **CROSS)} if lost else {}
-    return panel_figure(signal.title, signal.lines, draw, handles, width_inches=4.4)
+    handles = {"first non-finite layer": Line2D([], [], color=look.theme.grey, **look.cross)} if lost else {}
+    rim = look.cross_points if lost else 0.0
+    return panel_grid(
+        look,
+        signal.title,
+        list(panels),
+        draw_panel,
+        handles=handles,
+        columns=1,
+        rim=lambda name: rim,
+        height=LAYER_HEIGHT,
+    )
 
 
-def _layer_styles(panel: Sequence[LayerLine]) -> list[dict[str, Any]]:
-    looks: list[dict[str, Any]] = []
+def _layer_styles(panel: Sequence[LayerLine], look: Look) -> list[dict[str, Any]]:
+    styles: list[dict[str, Any]] = []
     for dying, colormap, dash in ((False, "Blues", "-"), (True, "Oranges", "--")):
         lines = [line for line in panel if line.dying is dying]
         for index, line in enumerate(lines):
             first = line.step == 0
-            looks.append(
+            shade = mpl.colormaps[colormap](0.45 + 0.5 * index / max(1, len(lines) - 1))
+            styles.append(
                 {
-                    "color": "black" if first else mpl.colormaps[colormap](0.45 + 0.5 * index / max(1, len(lines) - 1)),
+                    "color": look.theme.ink if first else shade,
                     "label": "before training" if first else f"step {line.step}",
                     "linestyle": dash,
-                    "linewidth": 1.4,
+                    "linewidth": 1.3,
                     "marker": MARKERS[index % len(MARKERS)],
                     "markersize": 3,
                 }
             )
-    return looks
+    return styles

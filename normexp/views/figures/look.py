@@ -99,6 +99,17 @@ class Look:
         """Font size of what stands back, in points."""
         return self.width.points * 0.86
 
+    @property
+    def cross(self) -> dict[str, Any]:
+        """What marks the first value that is not finite, and runs that died."""
+        edge = {"markeredgecolor": self.theme.ground, "markeredgewidth": 0.6}
+        return {"marker": "X", "markersize": self.width.points * 0.8, "linestyle": "none", **edge}
+
+    @property
+    def cross_points(self) -> float:
+        """Room above a panel with crosses at its upper edge, in points."""
+        return self.width.points * 0.6
+
     def letters(self, inches: float, points: float) -> int:
         """About how many letters of a size go on a line of a length."""
         return max(8, int(inches * 72 / (0.58 * points)))

@@ -13,6 +13,7 @@ from matplotlib.patches import Patch, Rectangle
 
 from normexp.record import FAILED, Outcome
 from normexp.views.figures.chart import Map, Square
+from normexp.views.figures.chartaxes import name_ticks
 from normexp.views.figures.look import Look
 from normexp.views.figures.panelgrid import columns_of, panel_grid
 from normexp.views.labels import shown
@@ -78,14 +79,10 @@ def draw_map(made: Map, look: Look) -> Figure:
 def _axes(ax: Axes, made: Map, look: Look, square_points: float) -> None:
     columns, rows = len(made.x.names), len(made.y.names)
     ax.set(xlabel=made.x.label, ylabel=made.y.label, xlim=(0, columns), ylim=_upwards(made, rows))
-    ax.set_xticks([place + 0.5 for place in range(columns)], [shown(name) for name in made.x.names])
+    name_ticks(ax, [place + 0.5 for place in range(columns)], made.x.names, look, square_points * columns)
     ax.set_yticks([place + 0.5 for place in range(rows)], [shown(name) for name in made.y.names])
     ax.tick_params(length=0)
     ax.spines[["left", "bottom"]].set_visible(False)
-    if max(map(len, made.x.names)) * look.small * 0.6 > square_points:
-        ax.tick_params(axis="x", labelrotation=40)
-        for text in ax.get_xticklabels():
-            text.set(ha="right", rotation_mode="anchor")
 
 
 def _upwards(made: Map, rows: int) -> tuple[float, float]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.transforms import ScaledTranslation
 
+from normexp.views.figures.canvas import ON_TOP
 from normexp.views.figures.look import Look
 
 if TYPE_CHECKING:
@@ -69,19 +70,7 @@ class Rim:
         figure: Any = ax.figure
         up += size * 0.6
         moved = ax.get_xaxis_transform() + ScaledTranslation(right / 72, up / 72, figure.dpi_scale_trans)
-        edge: dict[str, Any] = {"markeredgecolor": self.look.theme.ground, "markeredgewidth": 0.6}
-        ax.plot(
-            [x],
-            [1.0],
-            transform=moved,
-            marker="X",
-            markersize=size,
-            color=color,
-            clip_on=False,
-            zorder=5,
-            linestyle="none",
-            **edge,
-        )
+        ax.plot([x], [1.0], transform=moved, color=color, **ON_TOP, **self.look.cross)
         if share:
             where: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "bottom"}
             above = (right, up + size * 0.5)
