@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from normexp import plugins
 from normexp.config import given, grid
+from normexp.config.yamlfile import nearest
 from normexp.errors import UserError
 from normexp.execute.events import Event, Finished, Progress
 from normexp.execute.executors import chosen, jobs_or_default
@@ -25,7 +26,7 @@ from normexp.plan import Plan
 from normexp.record import RunRecord
 from normexp.results import RESULTS
 from normexp.results.store import MANIFEST, Store
-from normexp.run import RunConfig
+from normexp.run import KEYS, RunConfig
 from normexp.shard import parse
 from normexp.sweep import Listener, check_tasks, run_sweep
 from normexp.views import report as reports
@@ -37,15 +38,20 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+Files = str | PathLike[str] | Sequence[str | PathLike[str]]
+"""A plugin's file, or several; they are loaded for the rest of the process."""
+
+
 def run(
-    config: RunConfig,
+    config: RunConfig | Mapping[str, Any],
     *,
     plain: bool = False,
     timeout_seconds: float | None = None,
     executor: str = "processes",
+    plugin: Files = (),
     progress: Callable[[Progress], None] | None = None,
 ) -> RunRecord:
-    """Train one network and judge it; nothing is stored.
+    """Train one network and judge it; nothing is stored. `config` may be a dict of keys: {"depth": 4, "lr": 1e-2}.
 
     The record has the canonical config (keys that do not matter at their neutral value), `status`, `verdict` with the
     outcome, `result` with losses and the death, if any, and `traces`: `curve`, one row an update, and `layers`. A run
@@ -54,6 +60,8 @@ def run(
 
     Raises UserError where the task has nothing to learn or does not fit into memory, or the executor is unknown.
     """
+    _load(plugin)
+    config = config if isinstance(config, RunConfig) else _config(config)
     job = Job(plugins.loaded(), plain=plain, losses=check_tasks([config]))
     execute = chosen(executor, None)
     events = execute([config.canonical()], jobs=1, timeout_seconds=timeout_seconds, work=job)
@@ -129,7 +137,7 @@ def sweep(
     fail_fast: bool = False,
     save_weights: bool = False,
     plain: bool = False,
-    plugin: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
+    plugin: Files = (),
     progress: bool | Listener = False,
 ) -> SweepResult:
     """Run what is missing of a grid; write its tables and figures below `out`. The options are those of the command.
@@ -142,8 +150,7 @@ def sweep(
 
     Raises UserError for bad input, before anything is written; and where the disk is full or no worker can be started.
     """
-    for path in _listed(plugin):
-        plugins.add(plugins.read(Path(path)))
+    _load(plugin)
     plan = grid.plan(given.read(config, _listed(overrides), scale=scale), max_runs=max_runs)
     if shard is not None:
         plan = plan.part(parse(shard))
@@ -169,7 +176,7 @@ def sweep(
     return SweepResult(folder=swept.store.folder, exit_code=swept.exit_code, report=swept.report)
 
 
-def load(path: str | PathLike[str]) -> pd.DataFrame:
+def load(path: str | PathLike[str], *, plugin: Files = ()) -> pd.DataFrame:
     """One row a run of a sweep's folder, finished or not, as `SweepResult.frame`; or any CSV file of ours.
 
     Each column has its type whatever its cells hold: counts Int64, losses float64, switches boolean, and words text, in
@@ -177,12 +184,26 @@ def load(path: str | PathLike[str]) -> pd.DataFrame:
 
     Raises UserError where there is nothing of ours, or runs of a plugin's that is not loaded.
     """
+    _load(plugin)
     place = Path(path)
     if place.is_file():
         return tables.read_csv(place)
     if (place / MANIFEST).is_file():
         return reports.read(Store(place)).runs
     return _of_all(place)
+
+
+def _load(files: Files) -> None:
+    for path in _listed(files):
+        plugins.add(plugins.read(Path(path)))
+
+
+def _config(keys: Mapping[str, Any]) -> RunConfig:
+    """Raises UserError for unknown keys, and for values that do not fit."""
+    unknown = [name for name in keys if name not in KEYS]
+    if unknown:
+        raise UserError(*(f"{name}: no key of a run; {nearest(str(name), KEYS)}" for name in unknown))
+    return RunConfig(**keys)
 
 
 def _of_all(out: Path) -> pd.DataFrame:

@@ -141,9 +141,9 @@ class Key:
         if word in words:
             return word
         meant = near_to(word, words)
-        missing = "; give the file of a plugin's with --plugin" if self.extensible else ""
-        hint = f"; did you mean {meant}?" if meant else missing
-        raise ValueError(f"{text!r} is not one of {', '.join(words)}{hint}")
+        hints = [f"; did you mean {meant}?"] if meant else []
+        hints += ["; give the file of a plugin's with --plugin"] if self.extensible else []
+        raise ValueError(f"{text!r} is not one of {', '.join(words)}{''.join(hints)}")
 
     def _number(self, text: str) -> int | float:
         if len(text) > 400:

@@ -45,8 +45,8 @@ def judge(result: Result, evaluations: Sequence[tuple[int, float]], *, vocab: in
 
 
 def trend(evaluations: Sequence[tuple[int, float]], steps: int) -> str | None:
-    """The last evaluation against the latest one within the first three quarters of the steps."""
-    earlier = [loss for step, loss in evaluations if step <= 0.75 * steps]
+    """The last evaluation against the latest one within the first three quarters of the steps, after the start."""
+    earlier = [loss for step, loss in evaluations if 0 < step <= 0.75 * steps]
     if not earlier:
         return None
     change = evaluations[-1][1] / earlier[-1] - 1

@@ -210,3 +210,19 @@ def test_names_of_modules_do_not_hide_functions() -> None:
     assert {*normexp.__all__, "__version__"} <= set(dir(normexp))
     with pytest.raises(AttributeError, match="has no attribute 'rum'"):
         normexp.rum  # noqa: B018
+
+
+def test_a_run_takes_a_dict_and_names_what_is_no_key() -> None:
+    small = {"depth": 1, "width": 8, "heads": 2, "hidden": 8, "vocab": 16, "batch": 4, "steps": 3}
+    record = normexp.run(small, executor="inline")
+    assert record.config.depth == 1
+    assert record.status == "done"
+    with pytest.raises(normexp.UserError, match="did you mean depth"):
+        normexp.run({**small, "deph": 2})
+
+
+def test_a_plugin_may_be_given_to_each_function(tmp_path: Path) -> None:
+    with pytest.raises(normexp.UserError, match="no_such"):
+        normexp.load(tmp_path, plugin=tmp_path / "no_such.py")
+    with pytest.raises(normexp.UserError, match="no_such"):
+        normexp.run({"depth": 1}, plugin=tmp_path / "no_such.py")

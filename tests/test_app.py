@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import normexp
 from normexp.interrupt import SIGNALS, Stopped, stoppable
 
 TINY = "base: {depth: 1, width: 8, hidden: 8, heads: 2, vocab: 8, batch: 4, steps: 3, eval_every: 2}\n"
@@ -73,3 +74,8 @@ def test_a_signal_that_is_ignored_stays_so(ignored: signal.Signals) -> None:
         assert signal.getsignal(ignored) is signal.SIG_IGN
     finally:
         signal.signal(ignored, before)
+
+
+def test_the_version_is_told(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-m", "normexp", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"normexp {normexp.__version__}\n"

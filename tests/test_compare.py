@@ -62,7 +62,7 @@ def test_the_dead_and_the_missing_are_told_on_both_sides() -> None:
     assert "2.050 ± 0.071 (2 of 3); 1 of 3 pending" in text
     row = next(line for line in text.splitlines() if line.startswith("0.01 "))
     assert row.split()[-4:] == ["-0.100", "1", "of", "3"]
-    assert "Outcomes: 2 of 6 differ." in text
+    assert "Outcomes: 1 of 5 differ; 1 more has a side that is pending." in text
     assert "lr 0.01, seed 2" in text
 
 

@@ -1,6 +1,7 @@
 """Collapse as it is watched: columns beside each other, and the moment of death."""
 
 import io
+import math
 import re
 
 import pytest
@@ -91,6 +92,23 @@ def test_it_fits_any_terminal(width: int, height: int, encoding: str, clock: Clo
     assert all(len(line) <= width for line in shown)
     assert len(shown) <= height
     "".join(shown).encode(encoding)
+
+
+def test_a_death_shows_its_own_layers_once_they_are_known(clock: Clock) -> None:
+    view = watched()
+    train(view, "none", 0, *[1.0] * 8)
+    view.event(Progress(CONFIGS["none", 0], 6, loss=math.nan, grad_norm=1.0, rms_by_layer=(1.0,) * 8))
+    assert "step 6: broke; where?" in lines(view)[2]
+    record = records.dead(CONFIGS["none", 0], 6)
+    assert record.traces is not None
+    last = {row.layer: row.value for row in record.traces.death_layers if (row.step, row.part) == (6, "stream")}
+    assert len(last) > 1
+    view.event(Finished(record))
+    shown = lines(view)[5 : 5 + len(last)]
+    assert [line.split()[-1] for line in shown] == [
+        f"{size:.1e}" if math.isfinite(size) else "!!!" for _, size in sorted(last.items(), reverse=True)
+    ]
+    assert view.tally.finished[0].traces is None, "they would need memory"
 
 
 def test_a_run_that_failed_is_named(clock: Clock) -> None:

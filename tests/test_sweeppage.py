@@ -70,7 +70,7 @@ def test_it_goes_from_what_was_asked_to_how_it_was_made() -> None:
     outcomes = next(block for block in page.blocks if isinstance(block, Grid))
     assert sum(int(row[0]) for row in outcomes.table.rows) == len(PLAN.configs)
     assert outcomes.marks == ("failed", "nonfinite", "diverged", "plateau", "learned", "pending")
-    assert Commands(("normexp report results/made_up",)) in page.blocks
+    assert Commands(("normexp report --figures results/made_up",)) in page.blocks
     assert any(isinstance(block, Folded) and block.title == "Config" for block in page.blocks) == bool(PLAN.source)
 
 

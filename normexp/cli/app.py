@@ -26,6 +26,7 @@ from normexp.cli import (
     pack,
     plot,
     probe,
+    program,
     sweep,
     views,
 )
@@ -40,7 +41,7 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.callback()(completion.program)
+app.callback()(program.program)
 app.command(cls=sweep.SweepCommand)(sweep.sweep)
 for command in (collapse.collapse, views.list_sweeps, views.report, views.schemes):
     app.command(name=command.__name__.removesuffix("_sweeps"))(command)

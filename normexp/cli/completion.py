@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -81,20 +81,6 @@ def show(shell: str | None) -> None:
         raise UserError(f"--show-completion {shell}: there are {', '.join(SCRIPTS)}")
     sys.stdout.write(SCRIPTS[shell])
     raise typer.Exit
-
-
-def program(
-    show_completion: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SHELL",
-            help="Print the script that makes bash, zsh or fish complete commands, keys, schemes and runs.",
-            is_eager=True,
-            callback=show,
-        ),
-    ] = None,
-) -> None:
-    """Options of the program itself."""
 
 
 def answer(root: Any) -> None:

@@ -112,13 +112,13 @@ def machine() -> Mapping[str, str]:
 
 
 def throttled(report: Report) -> Report:
-    """The same report, but at most once in REPORT_SECONDS: those between are dropped."""
+    """The same report, but at most once in REPORT_SECONDS: those between are dropped, unless they are not finite."""
     next_time = 0.0
 
     def throttle(progress: Progress) -> None:
         nonlocal next_time
         now = time.monotonic()
-        if now >= next_time:
+        if now >= next_time or not (math.isfinite(progress.loss) and math.isfinite(progress.grad_norm)):
             next_time = now + REPORT_SECONDS
             report(progress)
 

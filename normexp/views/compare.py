@@ -13,6 +13,7 @@ from normexp.views.console import Encodable, Uncut
 from normexp.views.labels import loss_text, plural, value_text, values_text
 from normexp.views.pairing import Values
 from normexp.views.pivot import TextTable, cell_text
+from normexp.views.tables import PENDING
 
 SHOWN_VALUES = 8
 SHOWN_POINTS = 5
@@ -118,15 +119,19 @@ def sentences(found: Comparison) -> list[str]:
     if not pairs.pairs:
         return [f"Nothing to pair: no point of A and of B agrees on {_listed(pairs.matched)}{''.join(unpaired)}."]
     told = [f"{plural(len(pairs.pairs), 'pair')} of points{''.join(unpaired)}."]
-    changed = sum(len(change.pairs) for change in found.changes if change.a != change.b)
-    told.append(f"Outcomes: {changed} of {len(pairs.pairs)} differ.")
+    ended = [change for change in found.changes if PENDING not in (change.a, change.b)]
+    changed = sum(len(change.pairs) for change in ended if change.a != change.b)
+    both = sum(len(change.pairs) for change in ended)
+    open_ = len(pairs.pairs) - both
+    waits = f"; {open_} more {'has' if open_ == 1 else 'have'} a side that is pending" if open_ else ""
+    told.append(f"Outcomes: {changed} of {both} differ{waits}.")
     measured = [cell for cell in found.cells if cell.low is not None and not cell.same_runs]
     if measured:
         lower, higher = [c for c in measured if (c.mean or 0) < 0], [c for c in measured if (c.mean or 0) > 0]
         told.append(
-            f"Loss of B in {plural(len(measured), 'cell')} with two pairs or more: lower in {len(lower)} "
-            f"({_clear(lower)} clearly), higher in {len(higher)} ({_clear(higher)} clearly): with an interval that "
-            "leaves out 0, as some of many do by chance."
+            f"Of {plural(len(measured), 'cell')} with two pairs or more, B has the lower loss in {len(lower)} (in "
+            f"{_clear(lower)} the interval leaves out 0) and the higher in {len(higher)} (in {_clear(higher)} it does). "
+            "One interval in twenty leaves out 0 by chance."
         )
     return told if found.keys else ["Both have the same keys.", *told]
 

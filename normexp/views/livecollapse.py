@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from normexp.execute.events import Event, Finished
-from normexp.record import Death, RunRecord
+from normexp.record import Death, RunRecord, sizes_by_step
 from normexp.run import RunConfig
 from normexp.views.bars import BROKEN, bar, drawable, sparkline
 from normexp.views.collapse import NORM_NAMES
@@ -26,9 +26,10 @@ HOLD_SECONDS = 4.0
 NARROWEST = 18
 """Characters of a network's column; where fewer are left, networks come as lines."""
 DIED = "died"
+LEGEND = "RMS of the stream by layer, 0.1 to 1e10; the head is at the top"
 LOUDEST = 1e10
 """RMS of the longest bar."""
-AROUND = 10
+AROUND = 11
 """Lines of the screen that are not layers."""
 SIZES = ((1e2, "green"), (1e4, "yellow"), (math.inf, "red"))
 """A bar's colour up to this RMS."""
@@ -55,6 +56,7 @@ class CollapseView(View):
             run = self.tally.running.get(record.run_id)
             death = record.result.death if record.result is not None else None
             if run is not None:
+                run.rms_by_layer = _at_the_end(record) or run.rms_by_layer
                 until = time.monotonic() + HOLD_SECONDS if death is not None else 0.0
                 self._last[record.config.norm] = Seen(record.config, run, death, until)
         super().event(event)
@@ -86,6 +88,12 @@ class CollapseView(View):
         ended = {record.run_id: _fate(record) for record in list(self.tally.finished)}
         running = set(self.tally.running)
         return {seed: ended.get(run_id, "training" if run_id in running else "waits") for run_id, seed in seeds.items()}
+
+
+def _at_the_end(record: RunRecord) -> tuple[float, ...]:
+    """RMS of the stream by layer at the step at which a run died; empty for any other."""
+    steps = sizes_by_step(record.traces.death_layers, "stream", "rms") if record.traces is not None else {}
+    return tuple(size for _, size in sorted(steps[max(steps)].items())) if steps else ()
 
 
 def _fate(record: RunRecord) -> str:
@@ -122,6 +130,8 @@ class Column:
         if seen.death is not None:
             death = seen.death
             yield Text(f"{'✝' if unicode else 'x'} step {death.step}: {death.kind} in {death.where}", style="bold red")
+        elif run.broke:
+            yield Text(f"step {run.step}: broke; where?", style="bold red")
         else:
             yield Text(f"seed {config.seed}, step {run.step}/{config.steps}")
         loss = f"loss {loss_text(run.loss)}" if run.step else "loss"
@@ -165,6 +175,7 @@ class SideBySide:
         table.add_row(*(_stack(column.lines(min(width, 40), layers, unicode=unicode)) for column in self.columns))
         table.add_row(*(_stack(column.ends()) for column in self.columns))
         yield table
+        yield Text(LEGEND, style="dim", no_wrap=True, overflow="crop")
 
 
 def _stack(lines: Iterator[Text]) -> Text:

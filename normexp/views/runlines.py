@@ -51,6 +51,8 @@ class RunLines:
 
 
 def _news(run: Running, steps: int, width: int, *, unicode: bool) -> Text:
+    if run.broke:
+        return Text(f"broke at step {run.step}: looking where", style="red")
     step = f"{run.step}/{steps}".rjust(2 * len(str(steps)) + 1)
     shown = max(1, round(CURVE * run.step / steps))
     parts = [

@@ -6,7 +6,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from normexp.estimate import guess
 from normexp.execute.events import Event, Progress, Started
@@ -28,6 +28,11 @@ class Running:
     rms_by_layer: tuple[float, ...] = ()
     losses: list[float] = field(default_factory=list)
     """By the steps heard of; every other one is let go where they are many."""
+
+    @property
+    def broke(self) -> bool:
+        """Whether its last step was not finite: its death is being replayed."""
+        return self.step > 0 and not (math.isfinite(self.loss) and math.isfinite(self.grad_norm))
 
 
 @dataclass
@@ -54,7 +59,7 @@ class Tally:
                 del run.losses[::2]
         else:
             self.running.pop(event.record.run_id, None)
-            self.finished.append(event.record)
+            self.finished.append(replace(event.record, traces=None))
 
     def silent(self, seconds: float) -> dict[str, float]:
         """Run id to the seconds since its last step, or its start, of those under way for which they are so many."""

@@ -9,12 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from normexp import plugins
+from normexp.keys import Value
 from normexp.outcome import RULES
 from normexp.plan import Plan
 from normexp.record import Traces
 from normexp.results.store import FIGURES
+from normexp.run import KEYS, RunConfig
 from normexp.views.figures.kinds import title_of
-from normexp.views.labels import plural, value_text
+from normexp.views.labels import plural, value_text, values_text
 from normexp.views.markdown import COUNTS, cell_table, reference_losses
 from normexp.views.pages.page import (
     Block,
@@ -69,6 +72,17 @@ def _asked(report: Report) -> Iterator[Block]:
     redundant = len(plan.points) - len(plan.configs)
     told = f", {redundant} of them answered by the run of another" if redundant else ""
     yield Paragraph(f"{points}{told}: {runs}.")
+    if shared := _shared(plan):
+        yield Paragraph(f"All with {values_text(shared)}; every other key as the program has it by default.")
+
+
+def _shared(plan: Plan) -> dict[str, Value]:
+    """Keys that are no axes, and that all runs have at one value other than the default."""
+    default = RunConfig()
+    found = {key: {getattr(config, key) for config in plan.configs.values()} for key in KEYS if key not in plan.axes}
+    return {
+        key: values.pop() for key, values in found.items() if len(values) == 1 and {getattr(default, key)} != values
+    }
 
 
 def _values(values: list[str]) -> str:
@@ -82,10 +96,16 @@ def _outcomes(report: Report) -> Iterator[Block]:
     found = {run_id: records.get(run_id) for run_id in plan.configs}
     counts = Counter(record.result_word if record is not None else PENDING for record in found.values())
     words = [*sorted(set(counts) - {*RULES, PENDING}), *(str(word) for word in (*RULES, PENDING) if counts[word])]
-    meanings = {str(outcome): rule for outcome, rule in RULES.items()} | {PENDING: "not run yet"}
+    meanings = {str(outcome): _meaning(rule) for outcome, rule in RULES.items()} | {PENDING: "not run yet"}
     rows = tuple((str(counts[word]), word, meanings.get(word, NO_RESULT)) for word in words)
     yield Heading("Outcomes")
     yield Grid(TextTable(title="", header=("runs", "outcome", "it means"), rows=rows), tuple(words))
+
+
+def _meaning(rule: str) -> str:
+    """A rule by itself, for a table that need not have those before it."""
+    first, _, rest = rule.partition("otherwise")
+    return rule if first else f"none of the worse ones{rest}"
 
 
 def _tables(report: Report) -> Iterator[Block]:
@@ -137,7 +157,8 @@ def _made(report: Report, folder: Path) -> Iterator[Block]:
     if report.plan.argv:
         yield Commands((shlex.join(["normexp", *report.plan.argv[1:]]),))
     yield Paragraph("Its tables and this page again, from the stored runs:")
-    yield Commands((f"normexp report {shlex.quote(str(folder))}",))
+    with_plugins = "".join(f" --plugin {shlex.quote(plugin.path)}" for plugin in plugins.loaded())
+    yield Commands((f"normexp report --figures {shlex.quote(str(folder))}{with_plugins}",))
     if report.plan.source:
         yield Folded("Config", (Commands(tuple(report.plan.source.splitlines())),))
     values: dict[str, Counter[str]] = {}
