@@ -36,7 +36,7 @@ def test_a_map_lands_in_the_sweep_s_figures_with_its_data(
 ) -> None:
     options = ["--kind", "map", "--x", "lr", "--y", "depth", "--theme", "light,dark", "--format", "svg"]
     assert plot(monkeypatch, folder, *options, "--width", "column") == 0
-    names = ["outcome_map.csv", "outcome_map-light.svg", "outcome_map-dark.svg"]
+    names = ["outcome_map-column.csv", "outcome_map-column-light.svg", "outcome_map-column-dark.svg"]
     assert capsys.readouterr().out.split() == [str(folder / "figures" / name) for name in names]
     light, dark = ((folder / "figures" / name).read_text("utf-8") for name in names[1:])
     assert 'width="237.6pt"' in light

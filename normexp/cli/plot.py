@@ -30,7 +30,10 @@ def plot(
     format: Annotated[str, typer.Option("--format", help="svg, png or pdf; several with commas.")] = "svg,png",
     width: Annotated[str, typer.Option(help="column (3.3 inches) or full (7 inches).")] = "full",
     to: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="A folder, or a file's name; default: the sweep's figures.")
+        Path | None,
+        typer.Option(
+            metavar="PATH", help="A folder, or a file's name; default: the sweep's figures, NAME-column for a column."
+        ),
     ] = None,
     plugin: common.Plugins = None,
 ) -> None:

@@ -75,6 +75,7 @@ THEMES = {theme.name: theme for theme in (LIGHT, DARK)}
 class Width:
     """Inches across, font size in points, and the most panels side by side."""
 
+    name: str
     inches: float
     points: float
     columns: int
@@ -82,8 +83,8 @@ class Width:
 
 
 WIDTHS = {
-    "column": Width(inches=3.3, points=6.5, columns=2, dpi=300),
-    "full": Width(inches=7.0, points=8.0, columns=4, dpi=180),
+    "column": Width(name="column", inches=3.3, points=6.5, columns=2, dpi=300),
+    "full": Width(name="full", inches=7.0, points=8.0, columns=4, dpi=180),
 }
 
 

@@ -127,7 +127,7 @@ def _figures(source: Source, request: Request) -> Iterator[tuple[str, Chart | Ma
 def _target(store: Store, request: Request, file: str) -> tuple[Path, str]:
     """Folder and stem; a path with the suffix of a picture names one figure's file."""
     if request.to is None:
-        return store.folder / FIGURES, file
+        return store.folder / FIGURES, file if request.width == Look().width else f"{file}-{request.width.name}"
     if request.to.suffix:
         return request.to.parent, request.to.stem
     return request.to, file
