@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from normexp import agreement
-from normexp.errors import EXIT_OK, EXIT_RUNS_FAILED, UserError
+from normexp.errors import EXIT_RUNS_FAILED, UserError
 from normexp.interrupt import Stopped, stoppable
 from normexp.plan import Plan
 from normexp.record import RunRecord, Status
@@ -103,13 +103,12 @@ def _join(target: Store, sources: Sources, alike: Mapping[str, list[Found]], war
             warnings=warnings,
         )
     told = shards.missing(made.plan, made.records, list(sources.values()))
-    ended = all(record.status is Status.DONE for record in made.records.values())
     return Merged(
         store=target,
         report=made,
         copied=copied,
         kept=kept,
-        exit_code=EXIT_OK if ended and not told else EXIT_RUNS_FAILED,
+        exit_code=EXIT_RUNS_FAILED if told else made.exit_code,
         told=told,
         warnings=warnings,
     )

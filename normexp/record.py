@@ -112,6 +112,10 @@ class Losses:
             return -math.inf
         return (self.guess - loss) / (self.guess - self.floor)
 
+    def clipped_fraction(self, loss: float) -> float:
+        """The learned fraction within 0 and 1, as tables have it."""
+        return min(1.0, max(0.0, self.learned_fraction(loss)))
+
     def agrees(self, other: Losses) -> bool:
         """Whether both are those of one task, up to rounding."""
         return all(math.isclose(getattr(self, name), getattr(other, name), rel_tol=1e-6) for name in REFERENCES)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from normexp import plugins
-from normexp.errors import EXIT_OK, EXIT_RUNS_FAILED, UserError
+from normexp.errors import EXIT_RUNS_FAILED, UserError
 from normexp.estimate import longest_first
 from normexp.execute.events import Event, Finished
 from normexp.execute.executors import chosen
@@ -121,7 +121,7 @@ def run_sweep(plan: Plan, options: Options, listener: Listener, grow: Grow = lam
         except (StorageError, NotFollowed, LauncherError) as fault:
             exit_code, why = EXIT_RUNS_FAILED, str(fault)
         else:
-            return Swept(store=store, report=made, exit_code=_exit_code(made))
+            return Swept(store=store, report=made, exit_code=made.exit_code)
         message = f"{why}: {_left(work, ended)}; the same command{' without --force' * options.force} continues"
         return Swept(store=store, report=_unfinished(store, plan), exit_code=exit_code, message=message, stopped=True)
 
@@ -146,8 +146,8 @@ def _execute(work: Work, job: Job, store: Store, options: Options, listener: Lis
             for event in events:
                 if isinstance(event, Finished):
                     store.write(event.record)
-                    event = Finished(replace(event.record, traces=None, log=None, weights=None))  # which need memory
-                    ended.append(event.record)
+                    event = Finished(replace(event.record, log=None, weights=None))
+                    ended.append(replace(event.record, traces=None))  # which need memory
                 _tell(listener.event, event)
                 if options.fail_fast and isinstance(event, Finished) and event.record.status is not Status.DONE:
                     return
@@ -159,11 +159,6 @@ def _tell(tell: Callable[..., None], *news: object, **more: object) -> None:
     """A display that has gone, such as a closed terminal, costs no run."""
     with suppress(OSError):
         tell(*news, **more)
-
-
-def _exit_code(made: Report) -> int:
-    ended = [record.status for record in made.records.values()]
-    return EXIT_OK if all(status is Status.DONE for status in ended) else EXIT_RUNS_FAILED
 
 
 def _unfinished(store: Store, plan: Plan) -> Report:

@@ -131,7 +131,7 @@ def _numbers(record: RunRecord) -> dict[str, float]:
     }
     known = {name: loss for name, loss in losses.items() if loss is not None}
     if result.final_val_loss is not None:
-        known["learned fraction"] = result.losses.learned_fraction(result.final_val_loss)
+        known["learned fraction"] = result.losses.clipped_fraction(result.final_val_loss)
     return known
 
 

@@ -67,7 +67,7 @@ def _scalars(record: RunRecord, traces: Traces) -> Iterator[tuple[float, int, An
     if result is not None:
         final = math.inf if result.final_val_loss is None else result.final_val_loss
         yield scalar(result.steps_done, FINAL, final)
-        yield scalar(result.steps_done, LEARNED, max(0.0, result.losses.learned_fraction(final)))
+        yield scalar(result.steps_done, LEARNED, result.losses.clipped_fraction(final))
 
 
 def _seconds_per_step(record: RunRecord) -> float:

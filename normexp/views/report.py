@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from normexp.errors import UserError
+from normexp.errors import EXIT_OK, EXIT_RUNS_FAILED, UserError
 from normexp.plan import Plan
-from normexp.record import RunRecord, Traces
+from normexp.record import RunRecord, Status, Traces
 from normexp.results import reportfiles
 from normexp.results.store import FIGURES, Store
 from normexp.views import shards, tables
@@ -47,6 +47,12 @@ class Report:
     conclusion: str
     pivots: tuple[TextTable, ...]
     warnings: tuple[str, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """That of a command: EXIT_OK where every run that has ended is done."""
+        done = all(record.status is Status.DONE for record in self.records.values())
+        return EXIT_OK if done else EXIT_RUNS_FAILED
 
     @property
     def markdown(self) -> str:

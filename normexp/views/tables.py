@@ -181,5 +181,6 @@ def _result(result: Result) -> dict[str, Any]:
     row |= {"floor": losses.floor, "guess": losses.guess, "bigram": losses.bigram}
     if death is not None:
         row |= {name: getattr(death, name) for name in ("step", "kind", "where", "tensor", "layer")}
-    fraction = -math.inf if final is None or death is not None else losses.learned_fraction(final)
-    return row | {"learned_fraction": min(1.0, max(0.0, fraction))}
+    return row | {
+        "learned_fraction": losses.clipped_fraction(math.inf if final is None or death is not None else final)
+    }
