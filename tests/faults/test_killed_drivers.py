@@ -20,7 +20,7 @@ from test_drivers import driver, session, wait_until_gone
 SEED = int(os.environ.get("NORMEXP_FAULT_SEED", "2026"))
 """Of the random moments; each failure names its own."""
 RANDOM_KILLS = 100
-KILLS_A_FOLDER = 5
+KILLS_A_FOLDER = 10
 DRIVERS = 8
 
 
@@ -83,7 +83,7 @@ def test_a_kill_before_some_file_operations(light: Nursery, undisturbed: Path, t
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "step"), [("sweep", 5), ("report", 2), ("pack", 1), ("unpack", 4)])
+@pytest.mark.parametrize(("name", "step"), [("sweep", 7), ("report", 2), ("pack", 1), ("unpack", 4)])
 def test_a_kill_before_every_file_operation(
     name: str, step: int, nursery: Nursery, undisturbed: Path, tmp_path: Path
 ) -> None:
@@ -104,7 +104,7 @@ def test_kills_at_random_moments_of_a_sweep(nursery: Nursery, undisturbed: Path,
         folders += 1
         folder, delays = prepared(tmp_path / f"folder{folders}", undisturbed), []
         for _ in range(KILLS_A_FOLDER):
-            delays.append(longest * moments.random() ** 2)  # figures take most of the time
+            delays.append(longest * moments.random() ** 3)  # figures take most of the time
             ended = sweep(nursery.run, folder, TWO, kill_after=delays[-1], figures=True)
             if ended.code != -signal.SIGKILL:
                 break
