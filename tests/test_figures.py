@@ -315,6 +315,17 @@ def test_a_folder_gets_figures_with_their_data(tmp_path: Path) -> None:
     assert list(data["runs"].astype(int)) == [2, 1]
 
 
+def test_notes_stand_below_a_figure_that_needs_no_legend() -> None:
+    one = made.plan({}, depth=2)
+    records = {
+        run_id: replace(made.done(config, 1.9), seconds={"steps": 1.0}) for run_id, config in one.configs.items()
+    }
+    figure = draw(figure_of("speed", one, records))
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    assert legend.get_title().get_text().startswith("Times depend on the machine")
+
+
 @pytest.mark.parametrize("kind", ["curves", "sensitivity", "map"])
 def test_a_sweep_without_a_result_has_its_figures(kind: str, plan: Plan) -> None:
     draw(figure_of(kind, plan, {})).draw_without_rendering()

@@ -84,7 +84,8 @@ def panel_grid(
             draw(ax, panel)
         _outer_only(axes, panels, across, y_group)
         if legend:
-            figure.legend(**legend).get_title().set_multialignment("center")
+            shown = legend.pop("handles"), legend.pop("labels")  # by place: as keywords they may not be empty
+            figure.legend(*shown, **legend).get_title().set_multialignment("center")
     return figure
 
 
