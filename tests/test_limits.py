@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -11,14 +12,16 @@ from pathlib import Path
 
 import pytest
 import records as made
+from rich.console import Console
 
 from normexp.config import grid, sweepfile
-from normexp.execute.events import Event, Finished
+from normexp.execute.events import Event
 from normexp.record import RunRecord
 from normexp.results import codec
 from normexp.results.store import Store
 from normexp.run import RunConfig
 from normexp.sweep import run_sweep
+from normexp.views.live import View
 from normexp.work import Options
 
 STORED = """name: stored
@@ -113,12 +116,12 @@ def test_with_nothing_to_do_each_record_is_read_once_and_figures_stay_while_they
 def test_curves_of_ended_runs_are_not_kept_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("normexp.views.report.write_figures", lambda store, report: None)
     tiny = {"depth": 1, "width": 8, "hidden": 8, "heads": 2, "vocab": 8, "batch": 4, "steps": 2, "seed": [0, 1]}
-    listener = Listener()
     asked = grid.plan_of(name="tiny", title="Tiny", groups=[("", tiny)])
-    swept = run_sweep(asked, Options(out=tmp_path, jobs=1, executor="inline"), listener)
-    told = [event.record for event in listener.events if isinstance(event, Finished)]
-    assert [record.traces for record in told] == [None, None]
-    assert all(swept.store.traces(record.run_id).curve for record in told)
+    view = View(Console(file=io.StringIO()), {}, tmp_path)
+    swept = run_sweep(asked, Options(out=tmp_path, jobs=1, executor="inline"), view)
+    kept = [*view.tally.finished, *swept.report.records.values()]
+    assert [record.traces for record in kept] == [None] * 4
+    assert all(swept.store.traces(record.run_id).curve for record in kept)
 
 
 def spent(*words: str | Path, cwd: Path) -> tuple[float, int]:
