@@ -14,6 +14,8 @@ from normexp.run import KEYS
 
 SEEDS = 3
 FINEST_RATIO = 1.001
+MOST = 10_000
+"""Seeds, or values of another key whose every value is looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +102,8 @@ def ask(
     """The question, its numbers as typed. Raises UserError, all complaints at once."""
     if axis not in AXES:
         raise UserError(f"--axis {axis}: there are {', '.join(AXES)}")
+    if too_many := [*_too_many(sweep, seeds)]:
+        raise UserError(*too_many)
     complaints = [*_clashes(sweep, axis)]
     row, most = AXES[axis], AXES[axis].high
     if most is None:
@@ -135,6 +139,17 @@ def _clashes(sweep: Sweep, axis: str) -> Iterator[str]:
                 yield f"{where}: {name} stands in a zip group, but edge gives it its values: take it out"
             if any(name in part for part in group.exclude):
                 yield f"{where}: exclude names {name}, but edge gives it its values: take it out"
+
+
+def _too_many(sweep: Sweep, seeds: int | None) -> Iterator[str]:
+    """What must not even be counted out."""
+    if seeds is not None and seeds > MOST:
+        yield f"--seeds {seeds}: at most {MOST}"
+    for group in sweep.groups:
+        for axes in group.dimensions:
+            for name in {"seed", "steps"} & set(axes):
+                if axes[name].count > MOST:
+                    yield f"{sweep.origin}: {name} has {axes[name].count} values: at most {MOST}"
 
 
 def _values(group: Group, name: str) -> list[Value]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import records
@@ -207,9 +208,11 @@ def test_whole_axes_are_halved_in_whole_numbers(machine: Machine, tmp_path: Path
         (CELLS, "lr", {"resolution": "nan"}, "--resolution: nan is the ratio"),
         (CELLS, "warmup", {"resolution": "1.5"}, "--resolution: '1.5' is not a whole number"),
         (CELLS, "lr", {"at_least": 4}, "--at-least 4: there are only 3 seeds"),
+        (CELLS, "lr", {"seeds": 10**12}, "--seeds 1000000000000: at most 10000"),
+        (CELLS.replace("]}", "], seed: {range: [0, 1000000000, 1]}}"), "lr", {}, "seed has 1000000001 values: at"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(text: str, axis: str, given: dict[str, str], told: str) -> None:
+def test_what_cannot_be_asked_is_refused(text: str, axis: str, given: dict[str, Any], told: str) -> None:
     with pytest.raises(UserError) as fault:
         ask(sweepfile.parse(text, origin="tiny.yaml"), axis, **given)
     assert told in str(fault.value)
