@@ -49,7 +49,7 @@ class Span:
 
     def gap(self, low: Number, high: Number) -> float:
         """How far two values are apart on the axis."""
-        return high - low if self.whole else math.log(high / low)
+        return high - low if self.whole else math.log(high) - math.log(low)
 
     def is_fine(self, low: Number, high: Number) -> bool:
         """Whether two values are as close as was asked for."""

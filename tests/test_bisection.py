@@ -154,3 +154,8 @@ def test_a_middle_without_a_verdict_ends_the_search_there() -> None:
     look(span, lambda value: None if value == 5 else value < 5, seen)
     assert borders(seen) == [(1, 9)]
     assert finding(span, seen) is Finding.BORDER
+
+
+def test_a_span_wider_than_numbers_go_is_counted() -> None:
+    span = Span(low=1e-300, high=1e30, resolution=10.0, whole=False)
+    assert (span.grid_values, span.most_values < 40) == (331, True)

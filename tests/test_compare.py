@@ -128,6 +128,12 @@ class TestAlong:
         assert found.cells[0].same_runs
         assert "the same runs" in shown(found)
 
+    def test_one_run_with_other_numbers_is_not_the_same(self) -> None:
+        here, there = made("w", ["2.0", "2.1"], {"seed": [0, 1]}), made("w", ["2.0", "2.4"], {"seed": [0, 1]})
+        (cell,) = comparison.compare(here, there).cells
+        assert not cell.same_runs
+        assert cell.mean == pytest.approx(0.15)
+
     @pytest.mark.parametrize(
         ("along", "words"),
         [

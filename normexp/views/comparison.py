@@ -16,7 +16,7 @@ from normexp.keys import Value
 from normexp.record import SURVIVED, Status
 from normexp.run import KEYS
 from normexp.views.pairing import Pair, Pairing, Side, Values, pairing
-from normexp.views.summary import Cell, final_loss, half_interval, losses_of, result_word
+from normexp.views.summary import Cell, Run, final_loss, half_interval, losses_of, result_word
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class CellDifference:
     """The pairs of one cell, one a seed: both cells, and the paired difference over the `compared` pairs.
 
     `mean` is None where no pair survived on both sides or the two have different tasks; `low` and `high` bound the
-    95 % t-interval, None below two pairs. `same_runs`: each pair is one run, asked for twice.
+    95 % t-interval, None below two pairs. `same_runs`: each pair is one run, with the same result on both sides.
     """
 
     where: Values
@@ -149,9 +149,15 @@ def _cell(a: Side, b: Side, pairs: Sequence[Pair]) -> CellDifference:
         mean=mean,
         low=low,
         high=high,
-        same_runs=all(one["run_id"] == other["run_id"] for one, other in rows),
+        same_runs=all(_same(one, other) for one, other in rows),
         same_task=same_task,
     )
+
+
+def _same(one: Run, other: Run) -> bool:
+    """Whether two rows tell of one run the same: another version or machine may have come to other numbers."""
+    told = ("run_id", "status", "outcome", "final_val_loss", "kind", "step", "numerics")
+    return all(repr(one[name]) == repr(other[name]) for name in told)
 
 
 def _interval(differences: Sequence[float]) -> tuple[float | None, float | None, float | None]:
