@@ -230,6 +230,15 @@ class TestCommand:
             "median_val_loss_kind": "inf",
         }
 
+    def test_runs_of_older_numerics_are_told(
+        self, out: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        for path in (out / "results" / "rms" / "runs").glob("*/run.json"):
+            path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | {"numerics": 0}), "utf-8")
+        code, _, errors = self.told("ln", "rms", "--json", monkeypatch=monkeypatch, capfd=capfd)
+        assert (code, errors.count("warning: ")) == (0, 1)
+        assert errors.startswith(f"warning: {Path('results/rms')}: 2 runs stale")
+
     def test_two_runs(self, out: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
         code, text, _ = self.told(
             "d20-ln-pre-attention-lr0.001", "d20-rms-pre-attention-lr0.01", monkeypatch=monkeypatch, capfd=capfd

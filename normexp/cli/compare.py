@@ -54,13 +54,14 @@ def _found(name: str, out: Path) -> Side | RunRecord:
     from normexp.cli.show import say
     from normexp.results import library
     from normexp.results.store import Store
+    from normexp.views import report as reports
     from normexp.views.pairing import side
 
     for folder in (Path(name), out / name):
         store = Store(folder)
         if store.exists():
-            made = side(folder.resolve().name, str(folder), store.read_plan(), store.records())
-            for warning in store.warnings:
+            records = store.records()
+            for warning in (*store.warnings, *(f"{folder}: {told}" for told in reports.warnings(records, []))):
                 say(f"warning: {warning}")
-            return made
+            return side(folder.resolve().name, str(folder), store.read_plan(), records)
     return library.find(out, name)[1]
