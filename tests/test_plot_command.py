@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -45,6 +46,15 @@ def test_a_map_lands_in_the_sweep_s_figures_with_its_data(
     first = (folder / "figures" / names[1]).read_bytes()
     assert plot(monkeypatch, folder, *options, "--width", "column") == 0
     assert (folder / "figures" / names[1]).read_bytes() == first
+
+
+def test_runs_of_older_numerics_are_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = next((folder / "runs").glob("*/run.json"))
+    path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | {"numerics": 0}), "utf-8")
+    assert plot(monkeypatch, folder, "--kind", "map", "--format", "svg") == 0
+    assert "warning: 1 run stale" in capsys.readouterr().err
 
 
 def test_a_file_of_one_s_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,7 +114,7 @@ def plot(store: Store, request: Request) -> Drawn:
                 write_atomically(folder / f"{name}.{suffix}", content)
                 paths.append(folder / f"{name}.{suffix}")
         warnings += [f"{stem}: {note}: choose with --only or --facet" for note in made.notes if "not drawn" in note]
-    return Drawn(paths=paths, warnings=[*store.warnings, *warnings])
+    return Drawn(paths=paths, warnings=[*store.warnings, *report.warnings(records, []), *warnings])
 
 
 def _figures(source: Source, request: Request) -> Iterator[tuple[str, Chart | Map]]:
