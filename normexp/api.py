@@ -187,6 +187,8 @@ def load(path: str | PathLike[str], *, plugin: Files = ()) -> pd.DataFrame:
     _load(plugin)
     place = Path(path)
     if place.is_file():
+        if place.suffix != ".csv":
+            raise UserError(f"{place}: a file to load ends in .csv; of a sweep, give the folder")
         return tables.read_csv(place)
     if (place / MANIFEST).is_file():
         return reports.read(Store(place)).runs

@@ -226,3 +226,12 @@ def test_a_plugin_may_be_given_to_each_function(tmp_path: Path) -> None:
         normexp.load(tmp_path, plugin=tmp_path / "no_such.py")
     with pytest.raises(normexp.UserError, match="no_such"):
         normexp.run({"depth": 1}, plugin=tmp_path / "no_such.py")
+
+
+def test_what_is_no_table_and_no_number_of_jobs_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("base: {depth: 1}\n")
+    with pytest.raises(normexp.UserError, match=r"ends in \.csv"):
+        normexp.load(tmp_path / "a.yaml")
+    with pytest.raises(normexp.UserError, match="write 1 or more"):
+        normexp.sweep({"base": {"depth": 1}}, out=tmp_path / "results", jobs=-1)
+    assert not (tmp_path / "results").exists()

@@ -31,7 +31,12 @@ EXECUTORS: Mapping[str, Executor] = {"processes": processes.processes, "inline":
 
 
 def jobs_or_default(jobs: int | None, scheduler: str | None) -> int:
-    """The processors that this process may use, or with a scheduler elsewhere no limit, unless told otherwise."""
+    """The processors that this process may use, or with a scheduler elsewhere no limit, unless told otherwise.
+
+    Raises UserError for less than one.
+    """
+    if jobs is not None and jobs < 1:
+        raise UserError(f"jobs: {jobs} runs at a time: write 1 or more")
     return jobs or (default_jobs() if scheduler in (None, LOCAL) else NO_LIMIT)
 
 
