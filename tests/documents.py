@@ -13,6 +13,8 @@ from typing import Any
 
 import yaml
 
+from normexp.record import Outcome
+
 ROOT = Path(__file__).parent.parent
 GENERATED = "docs/commands.md"
 """Usage lines from the program: tests/test_readme.py holds them to what it says of itself."""
@@ -114,7 +116,7 @@ def _cells(line: str) -> tuple[str, ...]:
 
 
 def shape(lines: Sequence[str]) -> tuple[list[Item], set[str]]:
-    """What an output consists of, in order, and the labels of its tables' rows."""
+    """What an output consists of, in order, and the labels of its tables' rows, but for outcomes."""
     items: list[Item] = []
     labels: set[str] = set()
     in_table = False
@@ -131,7 +133,7 @@ def shape(lines: Sequence[str]) -> tuple[list[Item], set[str]]:
             items.append(("told", (_plain(line),)))
             in_table = False
         elif in_table and re.search(r"\S\s{2,}\S", line):
-            labels.add(_cells(line)[0])
+            labels |= {_cells(line)[0]} - set(Outcome)
         else:
             items.append(("told", (_head(line),)))
             in_table = False
@@ -194,6 +196,8 @@ def small(text: str, *, whole: bool = False) -> str:
     """
     config = _numbers(yaml.safe_load(text))
     rows = config.get("table", {}).get("rows", ())
+    if not any("steps" in part.get("base", {}) for part in [config, *config.get("sweeps", ())]):
+        config["base"] = {**config.get("base", {}), "steps": STEPS}
     for part in [config, *config.get("sweeps", ())]:
         base, grid = part.get("base", {}), part.get("grid", {})
         base.update({key: STEPS for key in ("steps", "eval_every") if key in base})

@@ -253,6 +253,7 @@ def test_configs_and_claims_can_be_read(page: str, block: Block, workspace: Path
     ("page", "block"),
     [pytest.param(page, block, id=f"{page}:{block.line}") for page, block in BLOCKS if block.language == "python"],
 )
+@pytest.mark.slow
 def test_python_runs(page: str, block: Block, workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = compile(documents.small_python(block.text), f"{page}:{block.line}", "exec")
     if page in COMPILED:
