@@ -7,14 +7,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from normexp.errors import UserError
-from normexp.results.store import CURVE, DEATH, FIGURES, LAYERS, LOG, RUN, RUNS, TABLES, WEIGHTS, Store
+from normexp.results.reportfiles import WEBPAGE
+from normexp.results.store import CURVE, DEATH, DRAWN, FIGURES, LAYERS, LOG, RUN, RUNS, TABLES, WEIGHTS, Store
 
 
 def check_places(store: Store, run_ids: Iterable[str]) -> None:
     """Raise UserError for what is no folder in the place of one, and no file in that of a table, or of these runs."""
     runs = [store.folder / RUNS / run_id for run_id in run_ids]
     files = [folder / name for folder in runs for name in (RUN, CURVE, LAYERS, DEATH, LOG, WEIGHTS)]
-    files += [store.folder / name for name in TABLES]
+    files += [store.folder / name for name in (*TABLES, WEBPAGE, DRAWN)]
     told = [
         f"{path} is no folder: remove it" for path in (store.folder / FIGURES, *runs) if not _is(stat.S_ISDIR, path)
     ]
