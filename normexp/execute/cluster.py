@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -38,6 +39,8 @@ def connected(scheduler: str, jobs: int) -> Iterator[Any]:
         stack.enter_context(_silence())
         address = stack.enter_context(_local(jobs)) if scheduler == LOCAL else scheduler
         try:
+            if scheduler != LOCAL:
+                _knock(scheduler)
             make: Any = distributed.Client
             client = make(address, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, ValueError, TypeError) as fault:
@@ -47,6 +50,13 @@ def connected(scheduler: str, jobs: int) -> Iterator[Any]:
             ) from fault
         stack.callback(client.close, timeout=CLOSE_SECONDS)
         yield client
+
+
+def _knock(address: str) -> None:
+    """Raise OSError or ValueError where nothing listens: a client that has not connected leaves its loop behind."""
+    from distributed.comm.addressing import get_address_host_port
+
+    socket.create_connection(get_address_host_port(address), timeout=CONNECT_SECONDS).close()
 
 
 @contextmanager
