@@ -20,6 +20,7 @@ TOUCHES_FILES = {
     "results.store",
     "results.atomic",
     "results.lock",
+    "results.origins",
     "results.weightfile",
     "results.wholeness",
     "results.archive",

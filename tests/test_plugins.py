@@ -61,14 +61,18 @@ class TestEverywhere:
             assert "plugin" not in told.stderr
         without = normexp("report", folder, cwd=tmp_path)
         assert without.returncode == 2
-        assert without.stderr.endswith(" is of a plugin: give its file with --plugin FILE.py\n")
+        assert " is of a plugin: give its file with --plugin FILE.py; kept with the runs: " in without.stderr
         assert "Traceback" not in without.stderr
+        (kept,) = (folder / "plugins").iterdir()
+        assert str(kept.relative_to(tmp_path)) in without.stderr
 
         plugin.write_text(EXAMPLE.read_text() + "\n# another file\n")
         changed = normexp("sweep", sweep, "--plugin", plugin, "--dry-run", cwd=tmp_path)
         assert "3 to do" in changed.stdout, changed.stdout + changed.stderr
         told = normexp("report", folder, "--plugin", plugin, cwd=tmp_path)
         assert "made with another version of its plugin: give that one with --plugin" in told.stderr
+        by_the_copy = normexp("report", folder, "--plugin", kept, cwd=tmp_path)
+        assert by_the_copy.returncode == 0, by_the_copy.stderr
 
     def test_unknown_without_the_plugin(self, sweep: Path, tmp_path: Path) -> None:
         done = normexp("sweep", sweep, cwd=tmp_path)

@@ -1,7 +1,7 @@
 """A sweep's runs in one small file, from which its folder is restored: to keep, to send, to go on elsewhere.
 
-`runs.tar.xz` holds sweep.yaml, manifest.json, and of every run that its points ask for run.json and log.txt, byte for
-byte, and its curve and layers in short form (`normexp.results.compact`). Weights are left out.
+`runs.tar.xz` holds sweep.yaml, manifest.json, plugins, and of every run that its points ask for run.json and log.txt,
+byte for byte, and its curve and layers in short form (`normexp.results.compact`). Weights are left out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from normexp.errors import UserError
 from normexp.record import RunRecord
-from normexp.results import codec, compact, manifest
+from normexp.results import codec, compact, manifest, origins
 from normexp.results.archive import files_of, packed
 from normexp.results.atomic import below, make_folder, read_those, remove_leftovers, write_atomically
 from normexp.results.store import CURVE, DEATH, LAYERS, LOG, MANIFEST, PACK, RUN, RUNS, SAFE, SWEEP, Store
@@ -30,6 +30,7 @@ TRACES: Mapping[str, tuple[Callable[[str], str], Callable[[str], str]]] = {
     DEATH: (compact.from_layers, compact.to_layers),
 }
 """Name to its short form, and back."""
+TEXT = re.compile(rf"{origins.PLUGINS}/({origins.NAME.pattern})")
 REUSED = "reused.txt"
 """In place of traces: the sweep beside this one that has them, and the SHA-256 of their short forms."""
 MEMBER = re.compile(rf"{RUNS}/({SAFE.pattern})/([a-z]+\.[a-z]+)")
@@ -75,6 +76,7 @@ def pack(store: Store, among: Sequence[Store] = ()) -> Packed:
     lacking = named(path) - runs.keys() - set(store.strays()) if path.is_file() else set()
     runs |= _parts(path, lacking, short=True)[1] if lacking else {}
     top = read_those(store.folder, (SWEEP, MANIFEST))
+    top |= {f"{origins.PLUGINS}/{name}": text for name, text in origins.kept(store.folder).items()}
     members = {
         f"{RUNS}/{run_id}/{name}": files[name]
         for name in (RUN, LOG, REUSED, *TRACES)  # like beside like is smaller
@@ -124,7 +126,9 @@ def unpack(path: Path) -> Restored:
         for run_id, files in runs.items():
             if run_id not in there:
                 _write(below(folder, RUNS, run_id), files, RUN)
-        _write(folder, {name: top[name] for name in top if not (folder / name).exists()}, MANIFEST)
+        origins.write(folder, {Path(name).name: text for name, text in top.items() if TEXT.fullmatch(name)})
+        missing = [name for name in (SWEEP, MANIFEST) if name in top and not (folder / name).exists()]
+        _write(folder, {name: top[name] for name in missing}, MANIFEST)
     return Restored(folder=folder, runs=len(runs.keys() - there), kept=len(runs.keys() & there))
 
 
@@ -195,7 +199,7 @@ def _sorted(members: Files) -> tuple[Files, dict[str, Files]]:
     runs: dict[str, Files] = {}
     for name, content in members.items():
         fits = MEMBER.fullmatch(name)
-        if name in (SWEEP, MANIFEST):
+        if name in (SWEEP, MANIFEST) or TEXT.fullmatch(name):
             top[name] = content
         elif fits and fits[2] in (RUN, LOG, REUSED, *TRACES):
             runs.setdefault(fits[1], {})[fits[2]] = content

@@ -1,6 +1,6 @@
 """The only reader and writer of results/.
 
-A run has ended when its run.json is there: it is written last. Everything outside of runs/, sweep.yaml and
+A run has ended when its run.json is there: it is written last. Everything outside of runs/, plugins/, sweep.yaml and
 manifest.json is derived, and can be made again from them.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 from normexp.errors import UserError
 from normexp.plan import Plan
 from normexp.record import Result, RunRecord, Status, Traces
-from normexp.results import codec, manifest, refusals
+from normexp.results import codec, manifest, origins, refusals
 from normexp.results.atomic import (
     NotFollowed,
     StorageError,
@@ -42,7 +42,7 @@ PACK = "runs.tar.xz"
 TABLES = ("points.csv", "runs.csv", "timings.csv", "summary.csv", "summary.md", "collapse.md", "edge.csv", "edge.md")
 DRAWN = ".figures"
 """Of which tables the figures are, and their names."""
-OURS = {SWEEP, MANIFEST, RUNS, FIGURES, *TABLES, "report.html", PACK, LOCK, HOLDER, DRAWN}
+OURS = {SWEEP, MANIFEST, RUNS, origins.PLUGINS, FIGURES, *TABLES, "report.html", PACK, LOCK, HOLDER, DRAWN}
 SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=-]*")
 
 
@@ -72,7 +72,7 @@ class Store:
             self._refuse_other_sweep(plan)
 
     def begin(self, plan: Plan, argv: Sequence[str], *, force: bool) -> None:
-        """Take the folder for a plan: write sweep.yaml and manifest.json, remove what killed writers left.
+        """Take the folder for a plan: write sweep.yaml, manifest.json and plugins, remove what killed writers left.
 
         Raises UserError where the folder cannot be written, is not normexp's, or (without `force`) holds the runs
         of a sweep that shares none with the plan.
@@ -84,6 +84,7 @@ class Store:
             below(self.folder, RUNS).mkdir(exist_ok=True)
         for names in ((), (FIGURES,), *((RUNS, path.name) for path in (self.folder / RUNS).iterdir())):
             remove_leftovers(below(self.folder, *names))
+        origins.keep(self.folder, plan.configs.values())
         write_atomically(self.folder / SWEEP, plan.source)
         write_atomically(self.folder / MANIFEST, manifest.manifest_json(plan, argv=argv, commit=git_commit()))
 
@@ -160,7 +161,7 @@ class Store:
         try:
             return manifest.plan_of(found, sweep.read_bytes().decode("utf-8", "replace") if sweep.is_file() else "")
         except ValueError as error:
-            advice = "" if isinstance(error, codec.UnknownRow) else ": run the sweep again"
+            advice = origins.advice(self.folder, error, ": run the sweep again")
             raise UserError(f"{self.folder / MANIFEST}: {error}{advice}") from error
 
     def has_weights(self, run_id: str) -> bool:
@@ -209,8 +210,8 @@ class Store:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError, NotFollowed) as error:
-            counts = "" if isinstance(error, codec.UnknownRow) else ": the run counts as pending"
-            self.warnings.append(f"{path} cannot be used ({error}){counts}")
+            advice = origins.advice(self.folder, error, ": the run counts as pending")
+            self.warnings.append(f"{path} cannot be used ({error}){advice}")
             return None
         return record
 

@@ -1,0 +1,62 @@
+"""The plugins that a sweep's runs come from, kept beside them: `plugins/HASH.py`, which is given with --plugin.
+
+A user's file goes on changing, and the id of a run holds the hash of the text that made it. Nothing here is ever run
+unless a user names it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from normexp import plugins
+from normexp.errors import UserError
+from normexp.results.atomic import below, make_folder, read_those, remove_leftovers, write_atomically
+from normexp.results.codec import UnknownRow
+from normexp.run import RunConfig
+
+PLUGINS = "plugins"
+NAME = re.compile(r"[0-9a-f]{16}\.py")
+
+
+def keep(folder: Path, configs: Collection[RunConfig]) -> None:
+    """Write the text of each loaded plugin that one of the runs uses. The caller holds the folder.
+
+    Raises StorageError or NotFollowed.
+    """
+    remove_leftovers(below(folder, PLUGINS))
+    loaded = {plugin.digest: plugin.text for plugin in plugins.loaded()}
+    used = {origin for config in configs for origin in config.plugins()} if loaded else set()
+    write(folder, {f"{digest}.py": loaded[digest].encode() for digest in used & loaded.keys()})
+
+
+def kept(folder: Path) -> dict[str, bytes]:
+    """Name to text of those that are there. Raises StorageError or NotFollowed."""
+    place = below(folder, PLUGINS)
+    names = sorted(path.name for path in place.glob("*.py") if NAME.fullmatch(path.name))
+    return read_those(place, names)
+
+
+def write(folder: Path, texts: Mapping[str, bytes]) -> None:
+    """Add texts, by name; one that is there is the same. Raises StorageError or NotFollowed."""
+    place = below(folder, PLUGINS)
+    for name in sorted(texts):
+        make_folder(place)
+        path = below(place, name)
+        if not path.exists():
+            write_atomically(path, texts[name])
+
+
+def advice(folder: Path, error: Exception, otherwise: str) -> str:
+    """Where the lacking plugin may be, `; kept with the runs: results/own/plugins/0123456789abcdef.py`.
+
+    Where the error is not that one is lacking: what is told `otherwise`.
+    """
+    if not isinstance(error, UnknownRow):
+        return otherwise
+    paths: list[str] = []
+    with contextlib.suppress(UserError):  # a fault of these files is not what is told of
+        paths = [str(folder / PLUGINS / name) for name in kept(folder)]
+    return f"; kept with the runs: {', '.join(paths)}" if paths else ""

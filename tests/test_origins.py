@@ -1,0 +1,84 @@
+"""Plugins kept beside their runs: under every name of their text, whoever edits the file, and on another machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import records as made
+
+from normexp import plugins
+from normexp.config import given, grid
+from normexp.errors import UserError
+from normexp.plan import Plan
+from normexp.plugins import Plugin
+from normexp.results import origins
+from normexp.results.pack import pack, unpack
+from normexp.results.store import PACK, Store
+
+TEXT = Path(__file__).parent.parent.joinpath("examples", "l1_norm.py").read_text("utf-8")
+ONE, TWO = Plugin("own.py", TEXT), Plugin("own.py", TEXT + "\n# ünlike\r\n")
+
+
+def plan(norm: str) -> Plan:
+    return grid.plan(given.read({"name": "own", "base": {"depth": 1}, "grid": {"norm": ["ln", norm]}}))
+
+
+def filled(folder: Path, plugin: Plugin) -> Store:
+    """A sweep's folder as one of the plugin's makes it."""
+    store = Store(folder)
+    with plugins.using(plugin):
+        store.begin(plan("l1"), (), force=False)
+        for config in plan("l1").configs.values():
+            store.write(made.done(config, 1.5))
+    return store
+
+
+def test_every_version_that_made_runs_is_kept_byte_for_byte(tmp_path: Path) -> None:
+    store = filled(tmp_path / "own", ONE)
+    with plugins.using(TWO):
+        store.begin(plan("l1"), (), force=False)
+    assert origins.kept(store.folder) == {f"{each.digest}.py": each.text.encode() for each in (ONE, TWO)}
+    assert {plugins.read(path).digest for path in (store.folder / "plugins").iterdir()} == {ONE.digest, TWO.digest}
+
+
+def test_a_plugin_of_no_run_is_not_kept(tmp_path: Path) -> None:
+    with plugins.using(ONE):
+        Store(tmp_path / "own").begin(plan("rms"), (), force=False)
+    assert not (tmp_path / "own" / "plugins").exists()
+
+
+def test_whoever_lacks_the_file_is_told_where_it_is(tmp_path: Path) -> None:
+    store = filled(tmp_path / "own", ONE)
+    path = store.folder / "plugins" / f"{ONE.digest}.py"
+    with pytest.raises(UserError) as caught:
+        store.read_plan()
+    assert str(caught.value).endswith(f"give its file with --plugin FILE.py; kept with the runs: {path}")
+    assert len(store.records()) == 1
+    assert str(path) in store.warnings[0]
+    with plugins.using(plugins.read(path)):
+        assert len(store.records()) == 2
+        assert store.read_plan().configs.keys() == plan("l1").configs.keys()
+
+
+def test_a_link_in_its_place_is_written_through_by_nobody(tmp_path: Path) -> None:
+    store = filled(tmp_path / "own", ONE)
+    elsewhere = tmp_path / "elsewhere"
+    (store.folder / "plugins").rename(elsewhere)
+    (store.folder / "plugins").symlink_to(elsewhere)
+    with pytest.raises(UserError, match=r"give its file with --plugin FILE\.py$"):
+        store.read_plan()
+    with plugins.using(TWO), pytest.raises(UserError, match="is a symbolic link"):
+        store.begin(plan("l1"), (), force=False)
+    assert [path.name for path in elsewhere.iterdir()] == [f"{ONE.digest}.py"]
+
+
+def test_a_pack_takes_it_along(tmp_path: Path) -> None:
+    store = filled(tmp_path / "own", ONE)
+    with plugins.using(ONE):
+        data = pack(store).path.read_bytes()
+    other = tmp_path / "there" / "own"
+    other.mkdir(parents=True)
+    (other / PACK).write_bytes(data)
+    assert unpack(other / PACK).runs == 2
+    assert origins.kept(other) == origins.kept(store.folder) != {}
