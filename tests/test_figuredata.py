@@ -320,6 +320,15 @@ def test_labels_stand_in_panels_of_their_own_with_the_keys_that_vary_there() -> 
     ]
 
 
+def test_a_line_has_one_name_in_all_panels_though_one_of_them_has_more_lines() -> None:
+    norms = [
+        ({"label": "", "norm": norm, "depth": depth, "lr": "0.001"}, 0) for norm in ("none", "ln") for depth in "68"
+    ]
+    layout = place([*norms, ({"label": "", "norm": "none", "depth": "8", "lr": "0.01"}, 0)], ["norm"])
+    ln, none = ({one.label for one in layout.placed if one.panel == f"norm {norm}"} for norm in ("ln", "none"))
+    assert ln == {"depth 6, lr 0.001", "depth 8, lr 0.001"} == none - {"depth 8, lr 0.01"}
+
+
 def test_too_many_lines_are_left_out_and_counted() -> None:
     plan = made.plan({"lr": [index * 1e-5 for index in range(1, 41)]})
     found = chart("curves", source_of(plan, {run_id: made.done(c, 1.9) for run_id, c in plan.configs.items()}))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Generic, TypeVar
 
+from normexp.plan import LABEL
 from normexp.views.labels import values_text
 
 LABELS = 14
@@ -47,7 +48,8 @@ def place(
 ) -> Layout[Item]:
     """As few panels as hold their lines in comfort, or those that `facets` tell apart; the rest is left out.
 
-    Every item has the same keys; what has one text alone tells nothing apart.
+    Every item has the same keys. A line is named by those that tell lines of any panel of its label apart, so that it
+    has one name, and one colour, in all of them.
     """
     if not items:
         return Layout(placed=(), columns=None, omitted=0)
@@ -59,10 +61,16 @@ def place(
     for texts, item in items:
         found.setdefault(tuple(texts[key] for key in facets), []).append((texts, item))
     ordered = _ordered(found)
+    rest = [key for key in varying if key not in facets]
+    told: dict[str, set[str]] = {}
+    for lines in found.values():
+        told.setdefault(lines[0][0].get(LABEL, ""), set()).update(_telling(lines, rest))
     placed: list[Placed[Item]] = []
     for panel in ordered[:panels]:
         name = values_text(dict(zip(facets, panel, strict=True)))
-        placed += _lines(name, found[panel], [key for key in varying if key not in facets])
+        lines = found[panel]
+        keys = told[lines[0][0].get(LABEL, "")]
+        placed += _lines(name, lines, [key for key in rest if key in keys] or rest)
     return Layout(placed=placed, columns=_columns(facets, ordered[:panels]), omitted=len(items) - len(placed))
 
 
@@ -71,6 +79,11 @@ def _ordered(found: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
     panels = list(found)
     ranks = [list(dict.fromkeys(texts)) for texts in zip(*panels, strict=True)]
     return sorted(panels, key=lambda panel: [rank.index(text) for rank, text in zip(ranks, panel, strict=True)])
+
+
+def _telling(lines: Sequence[tuple[Texts, Item]], keys: Sequence[str]) -> set[str]:
+    """The keys in which lines differ."""
+    return {key for key in keys if len({texts[key] for texts, _ in lines}) > 1}
 
 
 def _columns(facets: Sequence[str], panels: Sequence[tuple[str, ...]]) -> int | None:
@@ -83,10 +96,9 @@ def _columns(facets: Sequence[str], panels: Sequence[tuple[str, ...]]) -> int | 
 
 
 def _lines(panel: str, found: Sequence[tuple[Texts, Item]], keys: Sequence[str]) -> list[Placed[Item]]:
-    told = [key for key in keys if len({texts[key] for texts, _ in found}) > 1] or list(keys)
     lines = []
     for texts, item in found:
-        named = {key: texts[key] for key in told}
+        named = {key: texts[key] for key in keys}
         lines.append(Placed(panel=panel, label=values_text(named), keys=named, item=item))
     labels = list(dict.fromkeys(line.label for line in lines))[:LABELS]
     return [line for line in lines if line.label in labels]
