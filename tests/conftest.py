@@ -1,10 +1,18 @@
-"""One torch thread in the tests, as in every run."""
+"""One torch thread in the tests, as in every run; and results folders of made-up runs."""
+
+from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
+import records as made
 from hypothesis import settings
+from stored import write_all
+
+from normexp.plan import Pivot, Plan, Published
+from normexp.results.store import Store
 
 settings.register_profile("suite", derandomize=True)
 settings.register_profile("search")
@@ -17,3 +25,33 @@ def _one_thread() -> None:
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(1)
+
+
+@pytest.fixture
+def plan() -> Plan:
+    """Two norms at two rates."""
+    return made.plan({"norm": ["ln", "none"], "lr": [1e-3, 1e-2]}, depth=2)
+
+
+@pytest.fixture
+def store(tmp_path: Path, plan: Plan) -> Store:
+    """The folder of that plan, without a run."""
+    store = Store(tmp_path / "results" / plan.folder)
+    store.begin(plan, ["sweep", "made_up.yaml"], force=False)
+    return store
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, dict[Path, str]]:
+    """A folder of one run that learned and one dead, and its JSON files."""
+    plan = made.plan(
+        {"norm": ["ln", "none"], "seed": [0, 1]},
+        depth=2,
+        pivot=Pivot(rows=("norm",), columns=()),
+        published=[Published(where={"norm": "none"}, text="NaN", source="Table 1")],
+    )
+    store = Store(tmp_path_factory.mktemp("shelf") / plan.folder)
+    store.begin(plan, ["sweep"], force=False)
+    write_all(store, plan)
+    ends = [*store.folder.glob("runs/d2-none*/run.json"), *store.folder.glob("runs/d2-ln*/run.json")]
+    return store, {path: path.read_text("utf-8") for path in (store.folder / "manifest.json", ends[0], ends[-1])}
