@@ -37,7 +37,8 @@ def test_a_map_lands_in_the_sweep_s_figures_with_its_data(
 ) -> None:
     options = ["--kind", "map", "--x", "lr", "--y", "depth", "--theme", "light,dark", "--format", "svg"]
     assert plot(monkeypatch, folder, *options, "--width", "column") == 0
-    names = ["outcome_map-column.csv", "outcome_map-column-light.svg", "outcome_map-column-dark.svg"]
+    stem = "outcome_map-own-column"
+    names = [f"{stem}.csv", f"{stem}-light.svg", f"{stem}-dark.svg"]
     assert capsys.readouterr().out.split() == [str(folder / "figures" / name) for name in names]
     light, dark = ((folder / "figures" / name).read_text("utf-8") for name in names[1:])
     assert 'width="237.6pt"' in light
@@ -67,12 +68,43 @@ def test_a_file_of_one_s_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ([], "lr_sensitivity.svg"),
+        (["--kind", "sensitivity"], "lr_sensitivity.svg"),
+        (["--kind", "sensitivity", "--title", ""], "lr_sensitivity-own.svg"),
+        (["--kind", "sensitivity", "--only", "depth=4"], "lr_sensitivity-own.svg"),
+        (["--kind", "sensitivity", "--y", "fraction", "--theme", "dark"], "lr_sensitivity-own-dark.svg"),
+        (["--theme", "dark"], "lr_sensitivity-dark.svg"),
+    ],
+)
+def test_only_the_figure_of_the_report_takes_its_place(
+    folder: Path, options: list[str], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert plot(monkeypatch, folder, *options, "--format", "svg") == 0
+    assert name in [path.name for path in (folder / "figures").iterdir()]
+    assert (folder / "figures" / "lr_sensitivity.svg").exists() is (name == "lr_sensitivity.svg")
+
+
+def test_a_title_of_one_s_own_or_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    heights = {}
+    for title in ("Of my own <paper>", ""):
+        target = folder.parent / "titled.svg"
+        assert plot(monkeypatch, folder, "--kind", "depth", "--title", title, "--to", target) == 0
+        text = target.read_text("utf-8")
+        assert ("Of my own &lt;paper&gt;" in text) is bool(title)
+        assert "<!-- tiny -->" not in text
+        heights[title] = text.split('height="')[1].split('"')[0]
+    assert float(heights[""].removesuffix("pt")) < float(heights["Of my own <paper>"].removesuffix("pt"))
+
+
+@pytest.mark.parametrize(
     ("options", "told"),
     [
         (["--kind", "pie"], "normexp: --kind pie: no such figure; there are:"),
         (["--kind", "map", "--x", "norm"], "--x norm: it is ln in every run that the figure is of: what varies is"),
         (["--kind", "depth", "--facet", "deth"], "--facet deth: no such axis: did you mean depth?"),
-        (["--x", "lr"], "--x, --y, --facet and --color are of one figure: choose it with --kind curves|"),
+        (["--x", "lr"], "--x, --y, --facet, --color and --title are of one figure: choose it with --kind curves|"),
         (["--theme", "dusk"], "--theme dusk: write one of light, dark"),
         (["--format", "gif"], "--format gif: write one of svg, png, pdf"),
         (["--width", "poster"], "--width poster: write one of column, full"),

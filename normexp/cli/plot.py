@@ -26,13 +26,18 @@ def plot(
     ] = None,
     color: Annotated[str, typer.Option(help="What colours a map: outcome or fraction.")] = "outcome",
     only: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Only the runs that have it.")] = None,
+    title: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="The title; default: that of the sweep; '' for none.")
+    ] = None,
     theme: Annotated[str, typer.Option(help="light, dark, or light,dark for both.")] = "light",
     format: Annotated[str, typer.Option("--format", help="svg, png or pdf; several with commas.")] = "svg,png",
     width: Annotated[str, typer.Option(help="column (3.3 inches) or full (7 inches).")] = "full",
     to: Annotated[
         Path | None,
         typer.Option(
-            metavar="PATH", help="A folder, or a file's name; default: the sweep's figures, NAME-column for a column."
+            metavar="PATH",
+            help="A folder, or a file's name; default: the sweep's figures/, as NAME-own, NAME-column, NAME-dark where "
+            "it differs from the report's.",
         ),
     ] = None,
     plugin: common.Plugins = None,
@@ -49,6 +54,7 @@ def plot(
         facets=facet,
         color=color,
         only=only or (),
+        title=title,
         themes=theme,
         formats=format,
         width=width,

@@ -32,7 +32,7 @@ def wrapped(text: str, letters: int) -> str:
 
 
 def _lines(text: str) -> int:
-    return text.count("\n") + 1
+    return text.count("\n") + 1 if text else 0
 
 
 def columns_of(count: int, look: Look, wanted: int | None) -> int:
@@ -69,14 +69,15 @@ def panel_grid(
     points = look.width.points
     headline = wrapped(title, look.letters(look.width.inches, points * 1.2))
     names = [wrapped(panel, look.letters(panel_width * 0.78, points)) for panel in panels] or [""]
-    name_lines = max(map(_lines, names)) if any(names) else 0
+    name_lines = max(map(_lines, names))
     legend, legend_lines = _legend(look, handles, notes)
     text_points = _lines(headline) * points * 1.2 + legend_lines * look.small * 1.15
     inches = rows * (panel_height + name_lines * points * LINE / 72) + (sum(rims) + text_points * LINE) / 72 + 0.15
     with mpl.rc_context(look.style):
         layout = ConstrainedLayoutEngine(w_pad=0.03, h_pad=0.04, wspace=0.02, hspace=0.03)
         figure = Figure(figsize=(look.width.inches, inches), layout=layout)
-        figure.suptitle(headline)
+        if headline:
+            figure.suptitle(headline)
         axes = list(figure.subplots(rows, across, squeeze=False).flat)
         _share(axes, panels, y_group)
         for index, (ax, panel, name) in enumerate(zip(axes, panels, names, strict=False)):
@@ -133,7 +134,7 @@ def _legend(look: Look, handles: Mapping[str, Any], notes: Sequence[str]) -> tup
     rows = math.ceil(len(names) / across)
     told = "\n".join(wrapped(note, look.letters(inches * 0.96, small)) for note in notes)
     place: Any = "outside lower center"
-    lines = rows * max(map(_lines, names), default=0) + (_lines(told) if told else 0)
+    lines = rows * max(map(_lines, names), default=0) + _lines(told)
     return {
         "handles": list(handles.values()),
         "labels": names,

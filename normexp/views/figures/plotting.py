@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from normexp import only as filters
@@ -15,7 +15,7 @@ from normexp.views import report, tables
 from normexp.views.figures.chart import Chart, Map
 from normexp.views.figures.choice import Choice, Source
 from normexp.views.figures.kinds import KINDS, compute, fitting, kind_of
-from normexp.views.figures.look import THEMES, WIDTHS, Look, Theme, Width
+from normexp.views.figures.look import LIGHT, THEMES, WIDTHS, Look, Theme, Width
 
 FORMATS = ("svg", "png", "pdf")
 COLORS = ("outcome", "fraction")
@@ -24,11 +24,15 @@ NO_FACET = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What was asked for: a kind or None for those that fit, what it shows, how it looks, and where it goes."""
+    """What was asked for: a kind or None for those that fit, what it shows, how it looks, and where it goes.
+
+    `title` None is the sweep's.
+    """
 
     kind: str | None
     choice: Choice
     only: dict[str, list[Value]]
+    title: str | None
     themes: Sequence[Theme]
     formats: Sequence[str]
     width: Width
@@ -51,6 +55,7 @@ def read(
     facets: Sequence[str] | None = None,
     color: str = "outcome",
     only: Sequence[str] = (),
+    title: str | None = None,
     themes: str = "light",
     formats: str = "svg,png",
     width: str = "full",
@@ -64,8 +69,9 @@ def read(
     suffixes = [_one_of("--format", word, FORMATS, complaints) for word in formats.split(",")]
     (wide,) = (_one_of("--width", word, WIDTHS, complaints) for word in (width,))
     _one_of("--color", color, COLORS, complaints)
-    if kind is None and (x or y or facets or color != COLORS[0]):
-        complaints.append(f"--x, --y, --facet and --color are of one figure: choose it with --kind {'|'.join(KINDS)}")
+    if kind is None and (x or y or facets or title is not None or color != COLORS[0]):
+        names = "--x, --y, --facet, --color and --title"
+        complaints.append(f"{names} are of one figure: choose it with --kind {'|'.join(KINDS)}")
     if to is not None and to.suffix:
         suffix = _one_of("--to: a file that ends in", to.suffix.removeprefix("."), FORMATS, complaints)
         suffixes = [suffix]
@@ -78,6 +84,7 @@ def read(
         kind=kind,
         choice=Choice(x=x, y=y, facets=named, by_fraction=color == "fraction"),
         only=filters.parse(only),
+        title=title,
         themes=[THEMES[word] for word in chosen],
         formats=list(dict.fromkeys(suffixes)),
         width=WIDTHS[wide],
@@ -109,7 +116,8 @@ def plot(store: Store, request: Request) -> Drawn:
         paths.append(folder / f"{stem}.csv")
         for theme in request.themes:
             look = Look(theme=theme, width=request.width)
-            name = stem if len(request.themes) == 1 else f"{stem}-{theme.name}"
+            plain = len(request.themes) == 1 and (theme is LIGHT or request.to is not None)
+            name = stem if plain else f"{stem}-{theme.name}"
             for suffix, content in render(draw(made, look), request.formats, dpi=request.width.dpi).items():
                 write_atomically(folder / f"{name}.{suffix}", content)
                 paths.append(folder / f"{name}.{suffix}")
@@ -119,15 +127,21 @@ def plot(store: Store, request: Request) -> Drawn:
 
 def _figures(source: Source, request: Request) -> Iterator[tuple[str, Chart | Map]]:
     if request.kind is not None:
-        yield KINDS[request.kind].file, compute(request.kind, source, request.choice)
+        made = compute(request.kind, source, request.choice)
+        yield KINDS[request.kind].file, made if request.title is None else replace(made, title=request.title)
     else:
         yield from ((kind.file, made) for _, kind, made in fitting(source))
 
 
 def _target(store: Store, request: Request, file: str) -> tuple[Path, str]:
-    """Folder and stem; a path with the suffix of a picture names one figure's file."""
+    """Folder and stem; a path with the suffix of a picture names one figure's file.
+
+    Beside the figures of the report none takes their names that is not the same.
+    """
     if request.to is None:
-        return store.folder / FIGURES, file if request.width == Look().width else f"{file}-{request.width.name}"
+        own = request.choice != Choice() or request.only or request.title is not None
+        parts = [file, *(["own"] if own else []), *([request.width.name] if request.width != Look().width else [])]
+        return store.folder / FIGURES, "-".join(parts)
     if request.to.suffix:
         return request.to.parent, request.to.stem
     return request.to, file
