@@ -41,10 +41,8 @@ def edge(
     out: common.Out = common.OUT,
     jobs: common.Jobs = None,
     max_runs: Annotated[int, typer.Option(min=1, help="Refuse a search that may need more.")] = 10_000,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run, and write nothing.")] = False,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Run failed, killed and timed-out runs again.")
-    ] = False,
+    dry_run: common.DryRun = False,
+    retry_failed: common.RetryFailed = False,
     timeout: common.Timeout = None,
     executor: common.Executor = "processes",
     scheduler: common.Scheduler = None,

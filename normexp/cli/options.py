@@ -22,6 +22,8 @@ Scheduler = Annotated[
     str | None,
     typer.Option(metavar="ADDRESS", help="Of dask: tcp://HOST:PORT, or local for workers on this machine."),
 ]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would run, and write nothing.")]
+RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Run failed, killed and timed-out runs again.")]
 Plain = Annotated[bool, typer.Option("--plain", help="Make every step by autograd: slower, equal up to rounding.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts on standard output, and nothing else.")]
 Force = Annotated[bool, typer.Option("--force", help="Run every point again, and take over another sweep's folder.")]

@@ -38,10 +38,8 @@ def sweep(
         float, typer.Option(help="Scale steps, warmup and eval_every together: 0.1 is ten times shorter.")
     ] = 1.0,
     only: Annotated[list[str] | None, typer.Option(help="Run only the points with key=value.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run, and write nothing.")] = False,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Run failed, killed and timed-out runs again.")
-    ] = False,
+    dry_run: common.DryRun = False,
+    retry_failed: common.RetryFailed = False,
     refresh: Annotated[bool, typer.Option("--refresh", help="Run again what older numerics made.")] = False,
     force: common.Force = False,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first run that fails.")] = False,
