@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,15 @@ def _one_thread() -> None:
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(1)
+
+
+@pytest.fixture
+def alone() -> Iterator[None]:
+    """torch as a calculation has it, and its random state given back."""
+    from normexp.training.threads import alone
+
+    with alone():
+        yield
 
 
 @pytest.fixture

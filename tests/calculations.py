@@ -1,0 +1,81 @@
+"""Calculations of `normexp/claims/snippets/`: which there are, and what stands in for a part of one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from normexp.claims.claim import Finding
+from normexp.claims.computed import COMPUTED
+from normexp.claims.predicted import PREDICTED
+from normexp.claims.snippets import conversion, gradients, stream
+from normexp.models import load as load_models
+from normexp.nn.network import Network, build
+from normexp.run import RunConfig
+from normexp.training import fold
+
+OWN = [name for name in COMPUTED if name not in PREDICTED]
+SPEED = [name for name in OWN if name.startswith("speed.")]
+GROWING = ["8.0", "19", "45", "106"]
+Made = Callable[[], Finding]
+Made1 = Callable[[int], Finding]
+
+
+def table(**changed: dict[str, str]) -> list[Any]:
+    """The table of models, with cells of one model each changed; the model's name with _ for a space."""
+    rows = []
+    for model in load_models():
+        cells = dict(model.cells)
+        for cell, text in changed.get(model.model.replace(" ", "_").replace("-", "_"), {}).items():
+            cells[cell] = replace(cells[cell], text=text)
+        rows.append(replace(model, cells=cells))
+    return rows
+
+
+def layered(calculation: Made1, **rates: float) -> Finding:
+    """With gradients that grow from layer to layer as an exponential of this rate, by position."""
+
+    def sizes(config: RunConfig) -> list[float]:
+        return [math.exp(rates[config.position] * layer) for layer in range(1, config.depth + 1)]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gradients, "by_layer", sizes)
+        patch.setattr(gradients, "of_stream", sizes)
+        return calculation(0)
+
+
+def streaming(write: float, calculation: Made1) -> Finding:
+    """With a stream to which every block adds so much of it."""
+    streams = [torch.ones(1, 2, 4) * (1 + write) ** layer for layer in range(13)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream, "printed_streams", lambda seed: streams)
+        return calculation(0)
+
+
+def reading(calculation: Made1, *rates: float) -> Finding:
+    """With a probe that is right so often, layer by layer."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream, "readable", lambda config: list(rates))
+        return calculation(0)
+
+
+def switched_to_fresh_weights() -> Finding:
+    """Where the switch loses everything."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(conversion, "moved", lambda network, position: build(replace(network.config, position=position)))
+        return conversion.pre_then_post(0)
+
+
+def unchanged(network: Network) -> fold.Converted:
+    """Nothing replaced."""
+    return fold.Converted(method="none", network=network)
+
+
+def printed_digits(calculation: Callable[[int, Sequence[str]], Finding], count: int) -> list[str]:
+    """What it gives with seed 0, to three digits after the point."""
+    return calculation(0, ["0.000"] * count).measured.split(", ")
