@@ -1,4 +1,4 @@
-"""One torch thread in the tests, as in every run; and results folders of made-up runs."""
+"""One torch thread in the tests, as in every run; and configs and results folders that several files look at."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import records as made
+from commandline import TINY, run
 from hypothesis import settings
 from stored import write_all
 
@@ -65,3 +66,21 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, dict[Path, s
     write_all(store, plan)
     ends = [*store.folder.glob("runs/d2-none*/run.json"), *store.folder.glob("runs/d2-ln*/run.json")]
     return store, {path: path.read_text("utf-8") for path in (store.folder / "manifest.json", ends[0], ends[-1])}
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """tiny.yaml, of two runs."""
+    path = tmp_path / "tiny.yaml"
+    path.write_text(TINY + "grid: {lr: [1e-3, 1e-2]}\n")
+    return path
+
+
+@pytest.fixture(scope="session")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one finished sweep, one of whose runs died."""
+    folder = tmp_path_factory.mktemp("swept")
+    (folder / "tiny.yaml").write_text(TINY.replace("}", ", optimizer: sgd, norm: none}") + "grid: {lr: [1e-3, 1e30]}\n")
+    done = run("sweep", "tiny.yaml", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder

@@ -1,0 +1,122 @@
+"""Configs and arguments that are wrong: exit code 2, words that help, no traceback, nothing written."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commandline import TINY, main
+
+BAD = {
+    "a misspelt key": ("grid: {lrr: [1e-3]}", "did you mean lr"),
+    "a misplaced key": ("lr: [1e-3]", "base or grid"),
+    "a duplicate key": ("grid: {lr: 1e-3}\ngrid: {lr: 1e-2}", "line 1"),
+    "a tab": ("grid:\n\tdepth: [4]\n", "tab"),
+    "an empty file": ("", "empty"),
+    "a list": ("- depth: 4", "mapping"),
+    "a wrong number": ("grid: {lr: [1e-3e]}", "1e-3e"),
+    "a fraction of a layer": ("grid: {depth: [4.5]}", "whole number"),
+    "values that clash": ("base: {width: 64, heads: 5}", "does not divide width 64"),
+    "zipped axes of unequal length": ("zip: {depth: [4, 16, 64], lr: [1e-3, 3e-4]}", "depth has 3, lr has 2"),
+    "an empty axis": ("grid: {depth: []}", "has no value"),
+    "a negative warm-up": ("grid: {warmup: [-1]}", "-1 is out of range"),
+    "an infinite rate": ("grid: {lr: [.inf]}", "'.inf' is not a number"),
+    "code": ("grid: {lr: !!python/object/apply:os.system [ls]}", "the tag tag:yaml.org,2002:python"),
+    "no YAML": ("base: {depth: 4", "not YAML"),
+    "a name that is a path": ("name: ../up\nbase: {depth: 1}", "path separator"),
+    "nothing to learn": (TINY + "grid: {sharpness: [0.01]}", "nothing to learn"),
+    "too many runs": ("grid: {seed: {range: [1, 1000000, 1]}, depth: {range: [1, 1000, 1]}}", "--max-runs"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_config_exits_with_2_and_writes_nothing(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text, words = BAD[name]
+    (tmp_path / "bad.yaml").write_text(text)
+    assert main(["sweep", "bad.yaml"], tmp_path, monkeypatch) == 2
+    errors = capfd.readouterr().err
+    assert words in errors
+    assert "Traceback" not in errors
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.yaml"]
+
+
+QUICK = ("values that clash",)
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in BAD])
+def test_bad_configs_are_refused_by_an_optimized_python_too(name: str, tmp_path: Path) -> None:
+    text, words = BAD[name]
+    (tmp_path / "bad.yaml").write_text(text)
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("normexp")), "sweep", "bad.yaml"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONOPTIMIZE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, words in done.stderr, "Traceback" in done.stderr) == (2, True, False), done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["sweep", "tiny.yaml", "--steps", "10"], "--steps: write steps=10, without dashes"),
+        (["sweep", "tiny.yaml", "--init-gain=2"], "--init-gain: write init_gain=2, without dashes"),
+        (["sweep", "tiny.yaml", "--jobs", "0"], "--jobs"),
+        (["collapse", "--depth", "many"], "--layers: 'many' is not a number"),
+    ],
+)
+def test_an_option_that_is_wrong_is_told_how_it_is_written(
+    arguments: list[str],
+    words: str,
+    tmp_path: Path,
+    config: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert main(arguments, tmp_path, monkeypatch) == 2
+    assert words in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["sweep", "missing.yaml"],
+        ["sweep", "."],
+        ["sweep", "tiny.yaml", "lrr=1"],
+        ["sweep", "tiny.yaml", "lr="],
+        ["sweep", "tiny.yaml", "lr"],
+        ["sweep", "tiny.yaml", "--only", "lr=5"],
+        ["sweep", "tiny.yaml", "--executor", "magic"],
+        ["sweep", "tiny.yaml", "--out", "tiny.yaml"],
+        ["sweep", "tiny.yaml", "--nosuch"],
+        ["nosuch"],
+        ["report", "nosuch"],
+        ["report", "."],
+        ["explain", "nosuch"],
+        ["repro", "nosuch"],
+        ["collapse", "--setting", "magic"],
+        ["collapse", "--layers", "many"],
+        ["collapse", "--heads", "7"],
+    ],
+)
+def test_bad_usage_exits_with_2_and_no_traceback(
+    arguments: list[str],
+    tmp_path: Path,
+    config: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert main(arguments, tmp_path, monkeypatch) == 2
+    errors = capfd.readouterr().err
+    assert errors.strip()
+    assert "Traceback" not in errors
+    assert [path.name for path in tmp_path.iterdir()] == [config.name]

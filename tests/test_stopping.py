@@ -1,0 +1,144 @@
+"""A sweep that gets a signal, or is killed: it ends soon, leaves no process, and continues."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from commandline import PROGRAM, TINY, run
+
+
+def children(pid: int) -> list[int]:
+    """All processes below this one."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+            if parent == pid:
+                found += [int(entry.name), *children(int(entry.name))]
+    return found
+
+
+def gone(pids: list[int], seconds: float) -> bool:
+    """Whether all of them end within the time; zombies have ended."""
+
+    def alive(pid: int) -> bool:
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        except OSError:
+            return False
+
+    deadline = time.monotonic() + seconds
+    while any(map(alive, pids)):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
+class TestStopping:
+    """Two long runs, and two short ones finished: then a signal to the driver, or to its whole group."""
+
+    STOP_SECONDS = 10.0
+
+    @pytest.fixture
+    def driver(self, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+        (tmp_path / "long.yaml").write_text(
+            TINY.replace("steps: 3, ", "") + "grid: {steps: [3, 200000], seed: [0, 1]}\n"
+        )
+        process = subprocess.Popen(
+            [*PROGRAM, "sweep", "long.yaml", "--jobs", "3"],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        deadline = time.monotonic() + 60
+        while len(list(tmp_path.glob("results/long/runs/*/run.json"))) < 2 and process.poll() is None:
+            if time.monotonic() > deadline:
+                process.kill()
+            time.sleep(0.05)
+        assert process.poll() is None, "two runs have not ended in a minute"
+        time.sleep(0.3)
+        with process:
+            yield process
+            process.kill()
+
+    @pytest.mark.parametrize(
+        ("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["ctrl-c", "sigterm"]
+    )
+    def test_a_signal_to_the_group(
+        self, driver: subprocess.Popen[str], tmp_path: Path, signum: signal.Signals, code: int
+    ) -> None:
+        below = children(driver.pid)
+        assert below
+        os.killpg(driver.pid, signum)
+        start = time.monotonic()
+        _, errors = driver.communicate(timeout=30)
+        assert driver.returncode == code
+        assert time.monotonic() - start < self.STOP_SECONDS
+        assert gone(below, self.STOP_SECONDS)
+        assert "2 done, 2 to do; the same command continues" in errors
+        assert "Traceback" not in errors
+        assert not list((tmp_path / "results").rglob("*.tmp"))
+        assert "pending" in (tmp_path / "results" / "long" / "summary.csv").read_text()
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        ("signum", "code", "times", "group"),
+        [
+            (signal.SIGINT, 130, 2, True),
+            (signal.SIGINT, 130, 1, False),
+            (signal.SIGTERM, 143, 1, False),
+            (signal.SIGTERM, 143, 2, True),
+            (signal.SIGHUP, 129, 1, True),
+        ],
+    )
+    def test_impatient_and_single_signals(
+        self, driver: subprocess.Popen[str], tmp_path: Path, signum: signal.Signals, code: int, times: int, group: bool
+    ) -> None:
+        below = children(driver.pid)
+        start = time.monotonic()
+        for _ in range(times):
+            (os.killpg if group else os.kill)(driver.pid, signum)
+            time.sleep(0.2)
+        _, errors = driver.communicate(timeout=30)
+        assert driver.returncode == code
+        assert time.monotonic() - start < self.STOP_SECONDS
+        assert gone(below, self.STOP_SECONDS)
+        assert "Traceback" not in errors
+        assert not list((tmp_path / "results").rglob("*.tmp"))
+        statuses = [json.loads(path.read_text())["status"] for path in (tmp_path / "results").rglob("run.json")]
+        assert statuses == ["done", "done"]
+        done = run("sweep", "long.yaml", "--only", "steps=3", cwd=tmp_path)
+        assert (done.returncode, "2 done, nothing to do" in done.stderr) == (0, True), done.stderr
+
+    def test_a_killed_driver_leaves_no_process_and_continues(
+        self, driver: subprocess.Popen[str], tmp_path: Path
+    ) -> None:
+        below = children(driver.pid)
+        driver.kill()
+        driver.wait()
+        assert gone(below, self.STOP_SECONDS)
+        done = run("sweep", "long.yaml", "--only", "steps=3", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert "2 done, nothing to do" in done.stderr
+
+    def test_a_second_driver_on_the_folder_is_refused_at_once(
+        self, driver: subprocess.Popen[str], tmp_path: Path
+    ) -> None:
+        done = run("sweep", "long.yaml", cwd=tmp_path)
+        assert done.returncode == 2
+        assert f"in use by pid {driver.pid}" in done.stderr
+        assert driver.poll() is None

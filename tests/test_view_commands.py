@@ -1,0 +1,96 @@
+"""list, report, explain, repro and schemes, from outside: what they print, in any encoding."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import records
+from commandline import PROGRAM, run, run_ids
+
+from normexp.results.store import Store
+from normexp.run import RunConfig
+
+
+class TestViews:
+    def test_list_names_each_sweep(self, swept: Path) -> None:
+        done = run("list", cwd=swept)
+        assert done.returncode == 0
+        assert "tiny" in done.stdout
+        assert "2/2" in done.stdout
+        assert "1 nonfinite" in done.stdout
+
+    def test_list_of_nothing_says_so(self, tmp_path: Path) -> None:
+        done = run("list", cwd=tmp_path)
+        assert done.returncode == 0
+        assert "no sweeps" in done.stdout
+
+    def test_report_of_a_half_finished_folder(self, swept: Path, tmp_path: Path) -> None:
+        folder = tmp_path / "tiny"
+        subprocess.run(["cp", "-r", str(swept / "results" / "tiny"), str(folder)], check=True)
+        (folder / "runs" / run_ids(swept)[0] / "run.json").unlink()
+        done = run("report", str(folder), cwd=tmp_path)
+        assert done.returncode == 0
+        assert "pending" in done.stdout
+        assert "pending" in (folder / "summary.csv").read_text()
+
+    def test_explain_tells_the_death_and_the_nearest_healthy_run(self, swept: Path) -> None:
+        dead = next(name for name in run_ids(swept) if "lr1e+30" in name)
+        done = run("explain", dead[-8:], cwd=swept)
+        assert done.returncode == 0, done.stderr
+        assert "nonfinite" in done.stdout
+        assert "died: step" in done.stdout
+
+    def test_repro_says_bit_identical(self, swept: Path) -> None:
+        for name in run_ids(swept):
+            done = run("repro", name, cwd=swept)
+            assert (done.returncode, "bit-identical" in done.stdout) == (0, True), done.stdout + done.stderr
+
+    def test_repro_without_a_curve_is_no_difference(self, tmp_path: Path) -> None:
+        config = RunConfig(depth=1, width=8)
+        store = Store(tmp_path / "results" / "tiny")
+        store.begin(records.plan({"lr": [1e-3]}, name="tiny"), [], force=False)
+        store.write(records.failed(config))
+        done = run("repro", config.run_id, cwd=tmp_path)
+        assert (done.returncode, "no curve is stored" in done.stderr) == (2, True), done.stderr
+
+    def test_repro_names_the_first_step_that_differs(self, swept: Path, tmp_path: Path) -> None:
+        subprocess.run(["cp", "-r", str(swept / "results"), str(tmp_path / "results")], check=True)
+        name = next(name for name in run_ids(tmp_path) if "lr0.001" in name)
+        curve = tmp_path / "results" / "tiny" / "runs" / name / "curve.csv"
+        lines = curve.read_text().splitlines()
+        step, rate, _, *rest = lines[3].split(",")
+        lines[3] = ",".join([step, rate, "9.5", *rest])
+        curve.write_text("\n".join(lines) + "\n")
+        done = run("repro", name, cwd=tmp_path)
+        assert done.returncode == 1
+        assert "differs first at step 2: stored train_loss 9.5" in done.stdout
+
+    def test_schemes_shows_every_row(self, tmp_path: Path) -> None:
+        from normexp.schemes import SCHEMES
+
+        done = run("schemes", cwd=tmp_path)
+        assert all(name in done.stdout for name in SCHEMES)
+
+    @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+    def test_any_output_encoding(self, swept: Path, encoding: str) -> None:
+        for arguments in (["list"], ["report", "results/tiny"], ["schemes"], ["explain", run_ids(swept)[0]]):
+            done = subprocess.run(
+                [*PROGRAM, *arguments],
+                cwd=swept,
+                env={**os.environ, "PYTHONIOENCODING": encoding},
+                capture_output=True,
+                timeout=60,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr
+            done.stdout.decode(encoding)
+
+    def test_a_closed_pipe_ends_quietly(self, swept: Path) -> None:
+        command = f"{sys.executable} -m normexp schemes | true; exit ${{PIPESTATUS[0]}}"
+        done = subprocess.run(["bash", "-c", command], cwd=swept, capture_output=True, text=True, check=False)
+        assert "Traceback" not in done.stderr
+        assert "Exception" not in done.stderr
