@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import records as made
 
 from normexp.plan import Plan
@@ -18,6 +21,17 @@ def write_all(store: Store, plan: Plan) -> dict[str, RunRecord]:
     for record in records.values():
         store.write(record)
     return records
+
+
+def saved(folder: Path, plan: Plan, ends: Sequence[str]) -> Store:
+    """A results folder with these ends."""
+    store = Store(folder / plan.folder)
+    store.begin(plan, [], force=False)
+    for config, how in zip(plan.configs.values(), ends, strict=True):
+        record = made.end(config, how)
+        if record is not None:
+            store.write(record)
+    return store
 
 
 def same(one: object, other: object) -> bool:

@@ -1,0 +1,167 @@
+"""Restoring a pack: damage is told, nothing is overwritten, and what was interrupted goes on."""
+
+from __future__ import annotations
+
+import io
+import lzma
+import shutil
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import records as made
+from packs import carried, ended
+from typer.testing import CliRunner
+
+from normexp.cli.app import app
+from normexp.errors import UserError
+from normexp.plan import Plan
+from normexp.results import library
+from normexp.results import pack as packing
+from normexp.results.pack import pack, unpack
+from normexp.results.store import CURVE, LAYERS, MANIFEST, PACK, RUN, RUNS, SWEEP, Store
+
+
+@pytest.fixture
+def store(tmp_path: Path, plan: Plan) -> Store:
+    return ended(tmp_path / "here", plan)
+
+
+def test_what_is_there_stays(store: Store, plan: Plan, tmp_path: Path) -> None:
+    pack(store)
+    run_ids = list(plan.configs)
+    here = {run_id: (store.folder / RUNS / run_id / RUN) for run_id in run_ids}
+    other = replace(made.done(plan.configs[run_ids[0]], 1.7), log="another\n")
+    store.write(other)
+    (store.folder / SWEEP).write_text("changed\n")
+    here[run_ids[1]].unlink()
+    text = here[run_ids[0]].read_text()
+    restored = unpack(store.folder / PACK)
+    assert (restored.runs, restored.kept) == (1, 3)
+    assert here[run_ids[0]].read_text() == text
+    assert store.log(run_ids[0]) == "another\n"
+    assert (store.folder / SWEEP).read_text() == "changed\n"
+    assert here[run_ids[1]].exists()
+
+
+def remade(path: Path, change: dict[str, bytes | None]) -> None:
+    """A whole pack with some members changed, added or (None) lost."""
+    files = {}
+    with tarfile.open(path, "r:xz") as tar:
+        for member in tar:
+            content = tar.extractfile(member)
+            assert content is not None
+            files[member.name] = content.read()
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:xz") as tar:
+        for name, data in {**files, **change}.items():
+            if data is not None:
+                member = tarfile.TarInfo(name)
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
+    path.write_bytes(buffer.getvalue())
+
+
+def refused(path: Path, told: str) -> None:
+    before = sorted(path.parent.rglob("*"))
+    with pytest.raises(UserError, match=told) as fault:
+        unpack(path)
+    assert f"{path} is damaged" in fault.value.complaints[0]
+    assert sorted(path.parent.rglob("*")) == before
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999])
+def test_a_changed_byte_or_a_lost_end_is_told(store: Store, tmp_path: Path, share: float) -> None:
+    pack(store)
+    path = carried(store, tmp_path)
+    data = bytearray(path.read_bytes())
+    path.write_bytes(data[: int(share * len(data))])
+    refused(path, "nothing of it was restored")
+    data[int(share * len(data))] ^= 0x55
+    path.write_bytes(data)
+    refused(path, "nothing of it was restored")
+
+
+def test_a_pack_that_is_none_is_told(store: Store, plan: Plan, tmp_path: Path) -> None:
+    pack(store)
+    path = carried(store, tmp_path)
+    whole = path.read_bytes()
+    one, other = list(plan.configs)[:2]
+    text = (store.folder / RUNS / other / RUN).read_bytes()
+    cases: list[tuple[dict[str, bytes | None], str]] = [
+        ({MANIFEST: None}, "it lacks manifest.json"),
+        ({MANIFEST: b"{}"}, "not a normexp manifest"),
+        ({"../../evil.txt": b"x"}, "'../../evil.txt' has no place in it"),
+        ({f"{RUNS}/{one}/weights.safetensors": b"x"}, "has no place in it"),
+        ({f"{RUNS}/{one}/{RUN}": None}, f"it lacks run.json of {one}"),
+        ({f"{RUNS}/{one}/{RUN}": text}, f"the config of {one} is that of {other}"),
+        ({f"{RUNS}/{one}/{RUN}": b"[]"}, "not a JSON object"),
+        ({f"{RUNS}/{one}/{CURVE}": b"step\n1\n"}, "line"),
+        ({f"{RUNS}/{one}/{LAYERS}": b"\xff"}, "utf-8"),
+    ]
+    for change, told in cases:
+        path.write_bytes(whole)
+        remade(path, change)
+        refused(path, told)
+    path.write_bytes(lzma.compress(b"no tar"))
+    refused(path, "nothing of it was restored")
+    path.write_bytes(whole)
+    assert unpack(path).runs == 4
+
+
+def test_a_folder_in_use_is_left_alone(store: Store) -> None:
+    pack(store)
+    with store.lock(), pytest.raises(UserError, match="in use"):
+        unpack(store.folder / PACK)
+
+
+def test_the_commands_take_a_sweep_or_a_folder_of_sweeps(store: Store, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["pack", str(store.folder.parent)])
+    assert done.exit_code == 0, done.output
+    assert done.stdout == f"{store.folder / PACK}: 4 runs, {(store.folder / PACK).stat().st_size / 1e6:.2f} MB\n"
+    target = carried(store, tmp_path)
+    assert library.waiting(tmp_path / "there") == [target]
+    done = CliRunner().invoke(app, ["unpack", str(target.parent)])
+    assert done.stdout == f"{target.parent}: 4 runs restored from {PACK}\n"
+    assert library.waiting(tmp_path / "there") == []
+    again = CliRunner().invoke(app, ["unpack", str(tmp_path / "there")])
+    assert again.stdout == f"{target.parent}: 0 runs restored from {PACK}, 4 there already\n"
+    for command in ("pack", "unpack"):
+        nothing = CliRunner().invoke(app, [command, str(tmp_path)])
+        assert nothing.exit_code != 0
+        assert isinstance(nothing.exception, UserError)
+
+
+def test_an_interrupted_unpack_goes_on(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pack(store)
+    path = carried(store, tmp_path)
+    written: list[Path] = []
+
+    def until_the_second(folder: Path, files: dict[str, bytes], last: str) -> None:
+        if len(written) == 2:
+            raise KeyboardInterrupt
+        written.append(folder)
+        write(folder, files, last)
+
+    write = packing._write
+    monkeypatch.setattr(packing, "_write", until_the_second)
+    with pytest.raises(KeyboardInterrupt):
+        unpack(path)
+    monkeypatch.undo()
+    assert len(Store(path.parent).ended()) == 2
+    assert not (path.parent / MANIFEST).exists(), "it would count as a whole sweep"
+    assert library.waiting(path.parent.parent) == [path]
+    restored = unpack(path)
+    assert (restored.runs, restored.kept) == (2, 2)
+    assert library.waiting(path.parent.parent) == []
+    assert len(Store(path.parent).records()) == 4
+
+
+def test_a_pack_waits_while_its_folder_lacks_a_run_of_it(store: Store, plan: Plan) -> None:
+    path = pack(store).path
+    assert library.waiting(store.folder) == []
+    shutil.rmtree(store.folder / RUNS / list(plan.configs)[3])
+    assert library.waiting(store.folder) == [path]
+    unpack(path)
+    assert library.waiting(store.folder) == []
