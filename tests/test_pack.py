@@ -210,3 +210,15 @@ def test_an_unpacked_run_is_reproduced_but_for_its_gradient_norms(store: Store, 
         rows[5] = replace(rows[5], train_loss=0.0)
         assert repro.verdict(stored, replace(now, traces=Traces(curve=rows)))[0].startswith("differs first at step 5: ")
         assert not repro.identical(now, stored), "norms that are not made now are a difference"
+
+
+def test_a_damaged_older_pack_stops_packing_and_the_way_on_is_told(store: Store) -> None:
+    path = store.folder / PACK
+    path.write_bytes(b"no archive")
+    with pytest.raises(UserError) as fault:
+        pack(store)
+    assert "is damaged" in fault.value.complaints[0]
+    assert "remove it, and the folder is packed" in fault.value.complaints[1]
+    assert path.read_bytes() == b"no archive"
+    path.unlink()
+    assert pack(store).runs == 4

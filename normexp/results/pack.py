@@ -73,8 +73,7 @@ def pack(store: Store, among: Sequence[Store] = ()) -> Packed:
             told = f"{origin} {_digest(files)}\n".encode()
             runs[run_id] = {name: files[name] for name in files if name not in TRACES} | {REUSED: told}
     path = store.folder / PACK
-    lacking = named(path) - runs.keys() - set(store.strays()) if path.is_file() else set()
-    runs |= _parts(path, lacking, short=True)[1] if lacking else {}
+    runs |= _of_older(path, runs.keys() | set(store.strays())) if path.is_file() else {}
     top = read_those(store.folder, (SWEEP, MANIFEST))
     top |= {f"{origins.PLUGINS}/{name}": text for name, text in origins.kept(store.folder).items()}
     members = {
@@ -110,6 +109,15 @@ def _origin(records: Mapping[str, Mapping[str, RunRecord]], name: str, run_id: s
             return name
         seen.add(source)
         name = source
+
+
+def _of_older(path: Path, others: Collection[str]) -> dict[str, Files]:
+    """The runs of a pack without those of other ids. Raises UserError."""
+    try:
+        lacking = named(path) - set(others)
+        return _parts(path, lacking, short=True)[1] if lacking else {}
+    except UserError as fault:
+        raise UserError(*fault.complaints, "remove it, and the folder is packed without what it alone holds") from fault
 
 
 def unpack(path: Path) -> Restored:
