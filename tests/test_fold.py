@@ -1,0 +1,117 @@
+"""LayerNorm folded into RMSNorm: exact where it is said to be, and reasons where it is not."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from foldable import ROUNDING, error, even, no_final_bias, scheme, shuffled, small, tokens
+from torch import nn
+
+from normexp.run import MIXERS, QK_NORMS
+from normexp.schemes import SCHEMES
+from normexp.training.fold import dropped, folded, to_layer_norm
+
+EXACT = {"pre", "lns", "residual_scaled"}
+"""Schemes whose norms all stand before a branch or the head. Without open doors, rezero has nothing to fold."""
+
+
+def norms(network: nn.Module) -> list[str]:
+    return [type(module).__name__ for module in network.modules() if isinstance(module, nn.LayerNorm | nn.RMSNorm)]
+
+
+ALL_MIXERS = [(mixer, qk) for mixer in MIXERS for qk in (QK_NORMS if mixer == "attention" else ["none"])]
+
+
+@pytest.mark.parametrize("position", sorted(EXACT))
+@pytest.mark.parametrize(("mixer", "qk_norm"), ALL_MIXERS)
+@pytest.mark.parametrize("residual", [True, False])
+def test_the_fold_is_exact(position: str, mixer: str, qk_norm: str, residual: bool) -> None:
+    config = small(position=position, mixer=mixer, qk_norm=qk_norm, residual=residual)
+    network = no_final_bias(shuffled(config))
+    made = folded(network)
+    assert made.reasons == ()
+    assert made.config == replace(config, norm="rms", final_norm="rms")
+    assert norms(made.network).count("LayerNorm") == 2 * 6 * (qk_norm == "ln")
+    assert error(network, made.network) < ROUNDING
+    assert error(network, dropped(network).network) > 0.1
+
+
+@pytest.mark.parametrize("position", sorted(EXACT))
+def test_a_final_bias_keeps_the_final_norm_unless_told_otherwise(position: str) -> None:
+    network = shuffled(small(position=position))
+    made = folded(network)
+    assert (made.config.norm, made.config.final_norm, made.reasons) == ("rms", "ln", ())
+    assert "the final norm stays LayerNorm" in made.remark
+    assert error(network, made.network) < ROUNDING
+    lossy = folded(network, final_rms=True)
+    assert lossy.config.final_norm == "rms"
+    assert len(lossy.reasons) == 1
+    with torch.no_grad():
+        missing = network.head.weight @ network.final_norm.bias
+        gap = network(tokens()) - lossy.network(tokens())
+    assert torch.allclose(gap, missing.expand_as(gap), atol=ROUNDING)
+
+
+@pytest.mark.parametrize("position", sorted({*SCHEMES} - EXACT - {"rezero"}))
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_other_schemes_are_approximate_and_say_why(position: str, mixer: str) -> None:
+    network = shuffled(small(position=position, mixer=mixer))
+    made = folded(network)
+    assert made.reasons
+    assert error(network, made.network) > 1e-3
+    assert "LayerNorm" not in norms(made.network)[:-1]
+
+
+@pytest.mark.parametrize("position", sorted({*SCHEMES} - {"rezero", "subln", "hybrid"}))
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_only_uneven_gains_and_biases_stand_against_it(position: str, mixer: str) -> None:
+    network = even(shuffled(small(position=position, mixer=mixer)), 1.7, biases=False)
+    made = folded(network)
+    assert error(network, made.network) < ROUNDING
+    assert (made.reasons == ()) == (
+        position in EXACT | {"sandwich"}
+    )  # the others read the embedding in their first branch
+
+
+def test_biases_of_keys_and_values_fold_and_that_of_queries_does_not() -> None:
+    with scheme(frozenset({"before", "qkv"}), frozenset({"before"})) as name:
+        network = no_final_bias(shuffled(small(position=name, depth=2)))
+        assert folded(network).reasons == ("the bias of a norm at `qkv` reaches no matrix, and is dropped",)
+        for block in network.blocks.values():
+            nn.init.zeros_(block.mixer.f.qkv_norms[0].bias)
+        made = folded(network)
+        assert made.reasons == ()
+        assert error(network, made.network) < ROUNDING
+        normed = no_final_bias(shuffled(small(position=name, depth=2, qk_norm="rms")))
+        for block in normed.blocks.values():
+            nn.init.zeros_(block.mixer.f.qkv_norms[0].bias)
+        assert folded(normed).reasons  # queries and keys are normed again, so that a key's bias counts
+
+
+@pytest.mark.parametrize(
+    ("keys", "exact"),
+    [
+        ({"depth": 0}, True),
+        ({"norm": "none", "final_norm": "ln"}, False),
+        ({"norm": "rms", "final_norm": "ln"}, False),
+        ({"final_norm": "rms"}, False),
+        ({"final_norm": "none"}, False),
+        ({"final_norm": "ln", "position": "rezero"}, False),
+    ],
+)
+def test_what_reads_the_stream_decides(keys: dict[str, Any], exact: bool) -> None:
+    network = shuffled(small(**keys))
+    if isinstance(network.final_norm, nn.LayerNorm):
+        no_final_bias(network)
+    made = folded(network)
+    assert (made.reasons == ()) == exact
+    assert (error(network, made.network) < ROUNDING) == exact
+
+
+def test_back_to_layer_norm_is_exact_just_where_no_mean_is_read() -> None:
+    network = no_final_bias(shuffled(small()))
+    rms = folded(network).network
+    assert error(network, to_layer_norm(rms).network) < ROUNDING
+    other = shuffled(small(norm="rms"))
+    assert error(other, to_layer_norm(other).network) > 0.1
