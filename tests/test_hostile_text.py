@@ -1,0 +1,148 @@
+"""Texts of others, names of files included: none leaves the folder, or is let loose on a terminal or a page."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import records as made
+from others import ids
+
+from normexp.claims import reading
+from normexp.cli import app
+from normexp.config import sweepfile
+from normexp.errors import UserError
+from normexp.results.store import MANIFEST, RUN, RUNS, Store
+from normexp.views.pages.page import Commands, Page
+from normexp.views.pages.textpage import markdown
+from normexp.views.pages.webpage import html
+
+BAD_NAMES = [
+    "../x",
+    "..",
+    "...",
+    "/etc/x",
+    "a/b",
+    "a\\b",
+    "a\0b",
+    "a\nb",
+    "a\x1b[31m",
+    ".hidden",
+    "-rf",
+    " x",
+    "x ",
+    "x.",
+    "con",
+    "NUL",
+    "aux.yaml",
+    "com1",
+    "n" * 300,
+    "é" * 90,
+]
+
+
+def quoted(name: str) -> str:
+    return json.dumps(name)
+
+
+@pytest.mark.parametrize("name", BAD_NAMES, ids=ascii)
+def test_no_name_leaves_the_folder_of_results(name: str) -> None:
+    if "\n" not in name and name == name.strip():  # YAML texts are put on one line
+        with pytest.raises(UserError, match="name: "):
+            sweepfile.parse(f"name: {quoted(name)}\ngrid: {{lr: [1e-3]}}", origin="x.yaml")
+    with pytest.raises(UserError, match="name: "):
+        sweepfile.parse("grid: {lr: [1e-3]}", origin="x.yaml", stem=name)
+    text = "claims:\n- {id: a, section: a, text: a, stated: a, kind: cited, source: a, says: a, agrees: true}\n"
+    with pytest.raises(UserError, match="name: "):
+        reading.parse(text, Path(f"{name}.yaml") if "/" not in name and "\0" not in name else Path("x.yaml")) if (
+            "/" not in name and "\0" not in name
+        ) else reading.parse(f"name: {quoted(name)}\n{text}", Path("x.yaml"))
+
+
+@pytest.mark.parametrize("name", ["title", "a|b", "dépth α", "6.2", "lr_scan+x=1", "console", "n" * 100])
+def test_other_names_do(name: str) -> None:
+    assert sweepfile.parse("grid: {lr: [1e-3]}", origin="x.yaml", stem=name).folder == name
+
+
+NASTY = "\x1b]0;title\x07[red]x[/] [link=http://x]y[/link] <script src=//x></script> | `b` ![i](http://x)\r\x9b2J"
+
+
+def program(arguments: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", ["normexp", *arguments])
+    try:
+        app.main()
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+class TestTerminal:
+    """Text of others on standard output and standard error: no control character is raw, nothing is markup."""
+
+    @pytest.fixture
+    def nasty(self, tmp_path: Path) -> Store:
+        plan = made.plan({"norm": ["none", "ln"], "lr": [1e-3, 1e-2]}, label=NASTY, title=NASTY)
+        store = Store(tmp_path / "results" / plan.folder)
+        store.begin(plan, [], force=False)
+        one, two, three = list(plan.configs.values())[:3]
+        store.write(made.done(one, 1.9, environment={"torch": NASTY, "torch_threads": 1}, reused_from=NASTY))
+        store.write(made.dead(two, 3))
+        broken = made.failed(three)
+        store.write(broken.__class__(config=three, status=broken.status, error=NASTY, log=NASTY))
+        path = store.folder / RUNS / two.run_id / RUN
+        path.write_text(path.read_text().replace("blocks.3.ffn.fc1", json.dumps(NASTY)[1:-1]))
+        return store
+
+    def test_of_results(
+        self, nasty: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        (tmp_path / "results" / "\x1b[31mred").mkdir()
+        (tmp_path / "results" / "\x1b[31mred" / MANIFEST).write_text('{"\\u001b[31m": 1}')
+        commands = [["list"], ["report", str(nasty.folder)], *(["explain", run_id] for run_id in ids(nasty))]
+        for command in commands:
+            assert program(command, tmp_path, monkeypatch) == 0
+        out, err = capfd.readouterr()
+        for text in (out, err, (nasty.folder / "summary.md").read_text()):
+            assert not set(text) & {"\x1b", "\x07", "\r", "\x9b"}
+        assert "[red]x[/]" in out
+        assert "blocks.3.ffn.fc1" not in out
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ["sweep", "bad.yaml"],
+            ["sweep", "\x1b[31m.yaml"],
+            ["explain", "\x1b[31m[red][/]"],
+            ["report", "\x1b[31m[/]"],
+            ["claims", "bad.yaml"],
+        ],
+    )
+    def test_of_complaints(
+        self,
+        arguments: list[str],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capfd: pytest.CaptureFixture[str],
+    ) -> None:
+        (tmp_path / "bad.yaml").write_text('name: "\\e[31m"\n"\\e[2J[red]": 1\ngrid: {"\\e[31m": ["\\a"], lr: "\\e"}\n')
+        assert program(arguments, tmp_path, monkeypatch) == 2
+        err = capfd.readouterr().err
+        assert err.startswith("normexp: ")
+        assert not set(err) & {"\x1b", "\x07"}
+
+
+def test_a_page_loads_nothing_and_its_commands_stay_commands() -> None:
+    lines = (f"normexp claims 'x\n```\n{NASTY}' id", "normexp claims ```` id")
+    page = Page(NASTY, (Commands(lines),))
+    text = html(page)
+    assert "<script" not in text
+    assert 'src="' not in text
+    assert "\x1b" not in text + markdown(page)
+    told = markdown(page).splitlines()
+    fence = told[2]
+    assert fence == "`" * 5
+    assert told.count(fence) == 2
+    assert told[-1] == fence
