@@ -1,0 +1,169 @@
+"""Frames of runs for the checks of claims: that must bear each out, that must not, and that are too thin."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from normexp.run import RunConfig
+from normexp.views import tables
+
+NUMBERS = ("max_logit_at_init", "max_logit_after")
+Cell = tuple[Mapping[str, Any], list[Any]]
+
+
+def frame(cells: Iterable[Cell]) -> pd.DataFrame:
+    """One row a run: keys of the cell, and by seed a loss, `nan@step`, an outcome with a loss, or pending (None)."""
+    rows = []
+    for values, ends in cells:
+        keys = {key: value for key, value in values.items() if key not in NUMBERS}
+        for seed, end in enumerate(ends):
+            config = RunConfig(**keys, seed=seed)
+            row: dict[str, Any] = {"setting": "", **config.to_dict(), "run_id": config.run_id, **told(end)}
+            rows.append(row | {name: values.get(name) for name in NUMBERS})
+    made = tables.frame(rows, ["setting", *tables.RUN_COLUMNS])
+    for name in NUMBERS:
+        made[name] = pd.Series([row[name] for row in rows], dtype="float64")
+    return made
+
+
+def told(end: Any) -> dict[str, Any]:
+    if end is None:
+        return {"status": "pending"}
+    done = {"status": "done", "init_val_loss": 4.3, "learned_fraction": 0.5}
+    if isinstance(end, str) and end.startswith("nan@"):
+        return {**done, "outcome": "nonfinite", "step": int(end[4:]), "final_val_loss": math.inf}
+    if isinstance(end, str):
+        return {**done, "outcome": end, "final_val_loss": {"plateau": 4.05, "unsettled": 90.0, "diverged": 1e6}[end]}
+    return {**done, "outcome": "learned", "final_val_loss": end}
+
+
+def norms(ln: list[Any], none: list[Any]) -> pd.DataFrame:
+    return frame([({"norm": "ln"}, ln), ({"norm": "none"}, none)])
+
+
+def rates(*ends: list[Any], position: str = "pre") -> pd.DataFrame:
+    return frame([({"position": position, "lr": lr}, end) for lr, end in zip((1e-4, 1e-3, 1e-2), ends, strict=True)])
+
+
+def both(pre: tuple[list[Any], ...], post: tuple[list[Any], ...]) -> pd.DataFrame:
+    return pd.concat([rates(*pre), rates(*post, position="post")], ignore_index=True)
+
+
+def logits(before: float, after: float, count: int = 3) -> pd.DataFrame:
+    return frame([({"max_logit_at_init": before, "max_logit_after": after}, [2.0] * count)])
+
+
+LN, NONE = {"norm": ("ln",)}, {"norm": ("none",)}
+PRE, POST = {"position": ("pre",)}, {"position": ("post",)}
+LOW, MID, HIGH = [2.5, 2.51, 2.49], [2.0, 2.01, 1.99], [2.2, 2.21, 2.19]
+DEAD, STUCK = ["nan@20", "nan@30", "nan@40"], ["plateau"] * 3
+GOOD = [2.0, 2.01, 1.99]
+
+CASES: dict[str, tuple[dict[str, Any], list[pd.DataFrame], list[pd.DataFrame], list[pd.DataFrame]]] = {
+    "ends": (
+        {"outcomes": ("plateau", "nonfinite"), "of_runs": NONE},
+        [norms(GOOD, DEAD), norms(GOOD, ["plateau", "nan@3", "plateau"])],
+        [norms(STUCK, GOOD), norms(GOOD, [*DEAD[:2], 2.0])],
+        [norms(GOOD, DEAD[:2]), norms(GOOD, [*DEAD[:2], None])],
+    ),
+    "dies": (
+        {"step": 30, "factor": 2.0, "of_runs": NONE},
+        [norms(GOOD, DEAD), norms(GOOD, ["nan@15", "nan@60", "nan@60"])],
+        [norms(GOOD, ["nan@3", "nan@4", "nan@5"]), norms(GOOD, [*DEAD[:2], 2.0]), norms(DEAD, STUCK)],
+        [norms(GOOD, DEAD[:2])],
+    ),
+    "dies_by": (
+        {"step": 40, "of_runs": NONE},
+        [norms(GOOD, DEAD)],
+        [norms(GOOD, [*DEAD[:2], "nan@41"]), norms(GOOD, [*DEAD[:2], 2.0])],
+        [norms(GOOD, DEAD[:2])],
+    ),
+    "dies_later": (
+        {"early": LN, "late": NONE},
+        [norms(DEAD, ["nan@21", "nan@31", "nan@41"])],
+        [norms(DEAD, ["nan@21", "nan@30", "nan@41"]), norms(DEAD, [*DEAD[:2], 2.0]), norms(GOOD, DEAD)],
+        [norms(DEAD, DEAD[:2])],
+    ),
+    "lower": (
+        {"better": LN, "worse": NONE, "by": 0.1},
+        [norms(GOOD, [2.3, 2.31, 2.29]), norms(GOOD, DEAD), norms(GOOD, ["unsettled"] * 3)],
+        [
+            norms([2.3, 2.31, 2.29], GOOD),
+            norms(GOOD, [2.05, 2.06, 2.04]),
+            norms(GOOD, [1.9, 4.0, 1.95]),
+            norms(DEAD, DEAD),
+            norms([*DEAD[:2], 2.0], DEAD),
+        ],
+        [norms(GOOD, [2.3, 2.31]), norms([None, *GOOD[:2]], [2.3, 2.31, 2.29])],
+    ),
+    "close": (
+        {"one": LN, "other": NONE, "within": 0.03},
+        [norms(GOOD, [2.02, 2.03, 2.01])],
+        [norms(GOOD, [2.05, 2.06, 2.04]), norms(STUCK, STUCK), norms(DEAD, DEAD), norms(GOOD, DEAD)],
+        [norms(GOOD, [2.0, 2.01])],
+    ),
+    "near": (
+        {"value": 2.0, "within": 0.03, "of_runs": LN},
+        [norms(GOOD, DEAD)],
+        [norms([2.1, 2.1, 2.0], GOOD), norms(DEAD, GOOD)],
+        [norms(GOOD[:2], DEAD)],
+    ),
+    "above": (
+        {"value": 9.0, "measure": "max_logit_after"},
+        [logits(2, 9.1)],
+        [logits(9.1, 8.9)],
+        [logits(2, 9.1, count=2), logits(2, math.nan)],
+    ),
+    "below": (
+        {"value": 9.0, "measure": "max_logit_after"},
+        [logits(9.1, 8.9)],
+        [logits(2, 9.1)],
+        [logits(2, 8.9, count=2), logits(2, math.nan)],
+    ),
+    "changes": (
+        {"before": "max_logit_at_init", "after": "max_logit_after", "towards": "rising", "times": 2.0},
+        [logits(2, 4.1), logits(0, 1e-9), logits(-0.1, 0.1)],
+        [logits(2, 3.9), logits(4.1, 2), logits(0, 0), logits(0, -1), logits(-0.1, -0.3), logits(-0.1, -0.06)],
+        [logits(2, 5, count=2), logits(math.nan, 5)],
+    ),
+    "trend": (
+        {"axis": "lr", "towards": "falling"},
+        [rates([2.5, 2.51, 2.49], HIGH, MID)],
+        [rates(MID, HIGH, LOW), rates(LOW, MID, HIGH), rates([2.0, 2.5, 1.6], [1.99, 2.4, 1.5], [1.98, 1.7, 1.9])],
+        [rates(LOW, HIGH, MID[:2])],
+    ),
+    "best_at": (
+        {"axis": "lr", "values": (1e-3,)},
+        [rates(LOW, MID, DEAD), rates(LOW, MID, HIGH)],
+        [rates(MID, LOW, HIGH), rates(STUCK, [*STUCK[:2], 4.0], STUCK), rates(DEAD, DEAD, DEAD)],
+        [rates(LOW, MID, HIGH[:1])],
+    ),
+    "best_higher": (
+        {"axis": "lr", "higher": PRE, "lower": POST},
+        [both((LOW, HIGH, MID), (LOW, MID, DEAD))],
+        [both((LOW, MID, HIGH), (LOW, MID, DEAD)), both((LOW, HIGH, MID), (STUCK, DEAD, DEAD))],
+        [both((LOW, HIGH, MID), (LOW, MID, []))[lambda rows: rows["lr"] > 0].iloc[:-1]],
+    ),
+    "learns_at": (
+        {"axis": "lr", "values": (1e-4, 1e-3)},
+        [rates(LOW, MID, DEAD), rates(LOW, MID, [2.0, 2.0, "plateau"])],
+        [rates(LOW, MID, HIGH), rates(LOW, STUCK, DEAD)],
+        [rates(LOW, MID, DEAD[:2])],
+    ),
+    "sensitivity": (
+        {"axis": "lr", "better": PRE, "worse": POST},
+        [both((HIGH, MID, HIGH), (LOW, MID, DEAD))],
+        [both((LOW, MID, DEAD), (HIGH, MID, HIGH)), both((STUCK, STUCK, STUCK), (LOW, MID, DEAD))],
+        [both((HIGH, MID, HIGH), (LOW, MID, DEAD[:2]))],
+    ),
+    "equally_sensitive": (
+        {"axis": "lr", "one": PRE, "other": POST, "within": 0.1},
+        [both((HIGH, MID, HIGH), (HIGH, MID, HIGH)), both((LOW, MID, HIGH), (HIGH, MID, LOW))],
+        [both((HIGH, MID, HIGH), (LOW, MID, DEAD)), both((STUCK, STUCK, STUCK), (STUCK, STUCK, STUCK))],
+        [both((HIGH, MID, HIGH), (HIGH, MID, HIGH[:2]))],
+    ),
+}

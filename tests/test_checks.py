@@ -1,0 +1,113 @@
+"""Checks of sweep claims: each against a frame that must bear it out, one that must not, and one that is too thin."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+import pytest
+from claimframes import CASES, DEAD, HIGH, LOW, MID, POST, PRE, STUCK, both, logits, norms
+
+from normexp.claims.checks import CHECKS
+from normexp.claims.claim import Finding
+from normexp.claims.findings import Difference, Mismatch, Thin, difference
+
+
+def check(name: str, given: pd.DataFrame) -> Finding:
+    return CHECKS[name].function(given, 3, **CASES[name][0])
+
+
+def test_every_check_has_its_cases() -> None:
+    assert set(CASES) == set(CHECKS)
+    for name, row in CHECKS.items():
+        given = set(CASES[name][0])
+        assert set(row.takes) - row.optional <= given <= set(row.takes)
+        assert row.help.endswith((".", ":"))
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_a_frame_that_must_hold_does(name: str) -> None:
+    for given in CASES[name][1]:
+        finding = check(name, given)
+        assert finding.holds is True, finding.sentence
+        assert finding.seeds == 3
+        assert set(finding.run_ids) <= set(given["run_id"])
+        assert len(finding.run_ids) >= 3
+        assert finding.measured
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_a_frame_that_must_not_hold_does_not(name: str) -> None:
+    for number, given in enumerate(CASES[name][2]):
+        assert check(name, given).holds is False, number
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_a_thin_frame_is_told_from_one_that_does_not_hold(name: str) -> None:
+    for given in CASES[name][3]:
+        with pytest.raises(Thin, match="needed"):
+            check(name, given)
+
+
+def test_what_was_measured_can_be_recomputed_by_hand() -> None:
+    assert check("close", norms(STUCK, STUCK)).measured.endswith(
+        "difference 0.000 (0.000 to 0.000), but not every run learned"
+    )
+    finding = check("lower", norms([2.0, 2.1, 2.2], [2.3, 2.4, 2.7]))
+    # differences 0.3, 0.3, 0.5: mean 0.3667, std 0.11547, t(0.975, 2) = 4.3027, half 0.2868
+    told = "norm ln 2.100 ± 0.100 (3) against norm none 2.467 ± 0.208 (3), difference 0.367 (0.080 to 0.654)"
+    assert finding.measured == told
+    sensitive = CHECKS["sensitivity"].function(
+        both((HIGH, MID, HIGH), (LOW, MID, DEAD)), 3, axis="lr", better=PRE, worse=POST
+    )
+    # seed 0: (2.2 + 2.0 + 2.2) / 3 - 2.0 = 0.133; (2.5 + 2.0 + 4.3) / 3 - 2.0 = 0.933
+    assert sensitive.measured.startswith("position pre 0.133 ± 0.000 (3) against position post 0.933")
+
+
+def test_differences_of_infinities() -> None:
+    assert difference({0: math.inf, 1: 1.0}, {0: math.inf, 1: 2.0}, 2).values == (0.0, 1.0)
+    assert not Difference((0.0, math.inf)).above_zero
+    assert Difference((math.inf, math.inf)).above_zero
+    assert Difference((0.1,)).above_zero, "one seed has no interval"
+
+
+def test_infinities_of_both_signs_have_no_mean() -> None:
+    gap = Difference((math.inf, -math.inf, 0.1))
+    assert math.isnan(gap.mean)
+    assert not gap.above_zero
+    assert gap.text == "undefined"
+    finding = check("lower", norms([2.0, "nan@20", 2.0], ["nan@20", 2.0, 2.3]))
+    assert not finding.holds
+    assert finding.measured.endswith("difference undefined")
+
+
+def test_a_measure_may_fall_to_or_from_zero() -> None:
+    for before, after, holds in ((4.1, 2, True), (3.9, 2, False), (1, 0, True), (0, 0, False), (0, 1, False)):
+        with_ = CASES["changes"][0] | {"towards": "falling"}
+        assert CHECKS["changes"].function(logits(before, after), 3, **with_).holds is holds
+
+
+def test_a_change_is_one_of_the_same_run() -> None:
+    apart = logits(2, 5, count=6)
+    apart.loc[:2, "max_logit_at_init"] = math.nan
+    apart.loc[3:, "max_logit_after"] = math.nan
+    with pytest.raises(Thin, match="known of 0 of 3 needed runs"):
+        CHECKS["changes"].function(apart, 3, **CASES["changes"][0])
+
+
+def test_along_a_key_each_side_is_at_its_best() -> None:
+    given = both((LOW, MID, HIGH), (HIGH, LOW, DEAD))
+    finding = CHECKS["lower"].function(given, 3, better=PRE, worse=POST, over="lr")
+    assert finding.holds
+    assert "lr 0.001" in finding.sentence
+    assert "lr 0.0001" in finding.sentence
+
+
+def test_a_selection_of_several_cells_or_of_none_is_a_fault_of_the_file() -> None:
+    given = both((LOW, MID, HIGH), (HIGH, LOW, DEAD))
+    with pytest.raises(Mismatch, match="several cells"):
+        CHECKS["lower"].function(given, 3, better=PRE, worse=POST)
+    with pytest.raises(Mismatch, match="no point has norm rms"):
+        CHECKS["ends"].function(given, 3, outcomes=("learned",), of_runs={"norm": ("rms",)})
+    with pytest.raises(Mismatch, match="several cells at one lr"):
+        CHECKS["learns_at"].function(given, 3, axis="lr", values=(1e-3,))

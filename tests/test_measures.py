@@ -1,0 +1,61 @@
+"""What is measured of a run, from its curve and its layers."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from normexp.claims.measures import MEASURES
+from normexp.record import CurveRow, SignalRow, Traces
+from normexp.run import RunConfig
+
+
+class TestMeasures:
+    LAYERS = tuple(
+        SignalRow(step=step, layer=layer, part=part, quantity=quantity, value=value * (1 + step / 100))
+        for step in (0, 100)
+        for layer, part, quantity, value in (
+            (0, "stream", "rms", 1.0),
+            (1, "stream", "rms", 1.5),
+            (1, "ffn", "rms", 0.3),
+            (2, "stream", "rms", 3.0),
+            (2, "ffn", "rms", 0.3 if step else 0.6),
+            (1, "mixer", "max_logit", 5.0),
+            (2, "mixer", "max_logit", 4.0),
+            (1, "mixer", "attention_entropy", 0.5),
+            (2, "mixer", "attention_entropy", 0.25),
+        )
+    )
+    CURVE = tuple(
+        CurveRow(
+            step=step,
+            lr=1e-3,
+            train_loss=4.0 - step / 100 + (0.1 if step % 2 else -0.1),
+            grad_norm=1.0,
+            val_loss={0: 4.3, 50: 3.0, 75: 3.2, 100: 2.9}.get(step),
+        )
+        for step in range(101)
+    )
+
+    def test_values(self) -> None:
+        config = RunConfig(depth=2, width=16, heads=2, steps=100)
+        traces = Traces(curve=self.CURVE, layers=self.LAYERS)
+        values = {name: measure.of(config, traces) for name, measure in MEASURES.items()}
+        assert values["early_val_loss"] == 3.0
+        assert values["worst_rise"] == pytest.approx(0.2)
+        assert values["roughness"] == pytest.approx(0.2021, abs=1e-3), "steps of ±0.2 about -0.01"
+        assert values["peak_stream_norm"] == pytest.approx(3.0 * 2 * 4)
+        assert (values["stream_growth_at_init"], values["stream_growth_after"]) == (3.0, 3.0)
+        assert values["stream_growth_change"] == 1.0
+        assert (values["late_share_at_init"], values["late_share_after"]) == pytest.approx((1.0, 0.5))
+        assert (values["max_logit_at_init"], values["max_logit_after"]) == (5.0, 10.0)
+        assert (values["entropy_at_init"], values["entropy_after"]) == (0.25, 0.5)
+        assert (values["leak"], values["mode_gap"]) == (0.0, 0.0)
+
+    def test_what_was_not_measured_is_nan_and_a_dead_run_is_rough(self) -> None:
+        config = RunConfig(depth=2, steps=200)
+        traces = Traces(curve=self.CURVE)
+        assert math.isnan(MEASURES["stream_growth_after"].of(config, traces))
+        assert math.isnan(MEASURES["max_logit_after"].of(config, traces))
+        assert MEASURES["roughness"].of(config, traces) == math.inf
