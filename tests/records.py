@@ -163,6 +163,12 @@ def runs_of(made: Plan, ends: list[str]) -> pd.DataFrame:
     return tables.runs(made, {run_id: record for run_id, record in found.items() if record is not None})
 
 
+def seeds(*ends: str) -> tuple[Plan, pd.DataFrame]:
+    """One cell, a seed for each end."""
+    made = plan({"lr": [1e-3], "seed": list(range(len(ends)))})
+    return made, runs_of(made, list(ends))
+
+
 def _record(config: RunConfig, result: Result, traces: Traces, **rest: Any) -> RunRecord:
     defaults: dict[str, Any] = {
         "log": "loss fell\n",
