@@ -6,7 +6,7 @@ import math
 
 import pandas as pd
 import pytest
-from claimframes import CASES, DEAD, HIGH, LOW, MID, POST, PRE, STUCK, both, logits, norms
+from claimframes import CASES, DEAD, GOOD, HIGH, LOW, MID, POST, PRE, STUCK, both, logits, norms
 
 from normexp.claims.checks import CHECKS
 from normexp.claims.claim import Finding
@@ -111,3 +111,15 @@ def test_a_selection_of_several_cells_or_of_none_is_a_fault_of_the_file() -> Non
         CHECKS["ends"].function(given, 3, outcomes=("learned",), of_runs={"norm": ("rms",)})
     with pytest.raises(Mismatch, match="several cells at one lr"):
         CHECKS["learns_at"].function(given, 3, axis="lr", values=(1e-3,))
+
+
+def test_what_was_measured_names_its_sides_and_its_measure() -> None:
+    grid = both((HIGH, MID, HIGH), (LOW, HIGH, GOOD))
+    best = CHECKS["close"].function(grid, 3, one=PRE, other=POST, within=9, over="lr")
+    assert best.measured.startswith(
+        "position pre at lr 0.001 2.000 ± 0.010 (3) and position post at lr 0.01 2.000 ± 0.010 (3), difference"
+    )
+    drawn = CHECKS["lower"].function(grid, 3, better=PRE, worse=POST, measure="init_val_loss", over="lr")
+    assert drawn.measured.startswith("init loss: position pre at lr 0.001 ")
+    places = CHECKS["best_higher"].function(grid, 3, axis="lr", higher=POST, lower=PRE)
+    assert places.measured == "best at lr 0.01 with position post against 0.001 with position pre"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from normexp.claims.claim import Finding, Selection
+from normexp.claims.wording import LOSS, lead, selection_text, side_names, spread_text
 from normexp.keys import Value
 from normexp.record import Outcome, Status
 from normexp.run import KEYS
@@ -18,7 +19,6 @@ from normexp.views.summary import half_interval
 if TYPE_CHECKING:
     import pandas as pd
 
-LOSS = "final_val_loss"
 STALE = "stale"
 """Status of a run that a program with other numerics made: it counts as missing."""
 Row = dict[str, Any]
@@ -173,25 +173,16 @@ def fewest(found: Sequence[Cell]) -> int:
     return min(len(cell.runs) for cell in found)
 
 
-def spread_text(numbers: Sequence[float]) -> str:
-    """`2.334 ± 0.010 (3)`, `2.334`, `inf (3)`."""
-    if len(numbers) == 1:
-        return loss_text(numbers[0])
-    if not all(map(math.isfinite, numbers)):
-        return f"median {loss_text(statistics.median(numbers))} ({len(numbers)})"
-    return f"{loss_text(statistics.fmean(numbers))} ± {loss_text(statistics.stdev(numbers))} ({len(numbers)})"
+def sides_text(measure: str, sides: Sequence[tuple[Selection, Cell]], joined: str, over: str = "") -> str:
+    """Each side by the keys in which the selections differ: `norm ln 1.9 ± 0.1 (3) against norm none 2.4 ± 0.2 (3)`.
 
-
-def measure_text(measure: str) -> str:
-    """`final loss`, `max logit after`."""
-    return measure.replace("_val_", " ").replace("_", " ")
-
-
-def selection_text(selection: Selection) -> str:
-    """`norm none, lr 0.001 or 0.003`."""
-    return ", ".join(
-        f"{key} {' or '.join(value_text(key, value) for value in values)}" for key, values in selection.items()
-    )
+    A measure other than the loss comes first; with `over`, each side has its best value of that key.
+    """
+    texts = []
+    for name, (_, cell) in zip(side_names([selection for selection, _ in sides]), sides, strict=True):
+        best = f" at {over} {value_text(over, cell.values[over])}" if over else ""
+        texts.append(f"{name}{best} {cell.text(measure)}".lstrip())
+    return lead(measure) + f" {joined} ".join(texts)
 
 
 def learned(cell: Cell) -> int:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from normexp.claims import findings as of
 from normexp.claims.claim import NOTHING, Finding, Selection
-from normexp.claims.findings import LOSS, Cell
+from normexp.claims.findings import Cell
+from normexp.claims.wording import LOSS, lead, measure_text, selection_text, side_names, spread_text
 from normexp.keys import Value
 from normexp.sensitivity import sensitivity as loss_sensitivity
 from normexp.views.labels import loss_text, plural, value_text
@@ -36,11 +37,11 @@ def lower(
     gap = of.difference(of.measured(low, measure, needed), of.measured(high, measure, needed), needed)
     holds = gap.above_zero and gap.mean >= by
     least = f" and at least {by:g}" if by else ""
-    name = of.measure_text(measure)
+    name = measure_text(measure)
     return of.finding(
         [low, high],
         holds,
-        f"{low.text(measure)} against {high.text(measure)}, difference {gap.text}",
+        f"{of.sides_text(measure, [(better, low), (worse, high)], 'against', over)}, difference {gap.text}",
         f"{name} of {low.name}: {low.text(measure)}; of {high.name}: {high.text(measure)}; paired difference "
         f"{gap.text}, which must lie above 0{least}",
     )
@@ -64,12 +65,12 @@ def close(
     gap = of.difference(of.measured(left, measure, needed), of.measured(right, measure, needed), needed)
     finite = all(math.isfinite(n) for cell in (left, right) for n in cell.numbers(measure).values())
     unsure = finite and not math.isnan(gap.half) and abs(gap.mean) <= within < abs(gap.mean) + gap.half
-    name = of.measure_text(measure)
+    name = measure_text(measure)
     vacuous = measure == LOSS and not of.all_learned([left, right])
     return of.finding(
         [left, right],
         finite and not vacuous and abs(gap.mean) <= within,
-        f"{left.text(measure)} and {right.text(measure)}, difference {gap.text}"
+        f"{of.sides_text(measure, [(one, left), (other, right)], 'and', over)}, difference {gap.text}"
         + (", but not every run learned" if vacuous else ""),
         f"{name} of {left.name}: {left.text(measure)}; of {right.name}: {right.text(measure)}; paired difference "
         f"{gap.text}, which must be at most {within:g} in size"
@@ -92,9 +93,9 @@ def near(
     cell = of.one_cell(frame, of_runs, needed, over)
     of.measured(cell, measure, needed)
     holds = abs(cell.median(measure) - value) <= within
-    told = f"{cell.text(measure)} against {value:g}"
+    told = f"{lead(measure)}{cell.text(measure)} against {value:g}"
     stated = f"stated {value:g} ± {within:g}"
-    name = of.measure_text(measure)
+    name = measure_text(measure)
     return of.finding([cell], holds, told, f"{name} of {cell.name}: {cell.text(measure)}; {stated}")
 
 
@@ -123,8 +124,8 @@ def _every(
     cell = of.one_cell(frame, of_runs, needed)
     numbers = of.measured(cell, measure, needed).values()
     told = f"{_ends(numbers)} against {value:g}"
-    name = of.measure_text(measure)
-    return of.finding([cell], holds(numbers), told, f"{name} of {cell.name} by seed: {told}")
+    name = measure_text(measure)
+    return of.finding([cell], holds(numbers), f"{lead(measure)}{told}", f"{name} of {cell.name} by seed: {told}")
 
 
 def changes(
@@ -145,11 +146,9 @@ def changes(
         raise of.Thin(f"{cell.name}: {before} and {after} are known of {len(pairs)} of {plural(needed, 'needed run')}")
     rises = pairs if towards == "rising" else [(late, early) for early, late in pairs]
     holds = all(high - low > (times - 1) * abs(low) for low, high in rises)  # undivided: a measure may be 0 at first
-    names = of.measure_text(before), of.measure_text(after)
-    told = f"{cell.text(before)} to {cell.text(after)}"
-    return of.finding(
-        [cell], holds, told, f"{cell.name}: {names[0]} {cell.text(before)}, {names[1]} {cell.text(after)}"
-    )
+    names = measure_text(before), measure_text(after)
+    told = f"{names[0]} {cell.text(before)}, {names[1]} {cell.text(after)}"
+    return of.finding([cell], holds, told, f"{cell.name}: {told}")
 
 
 def trend(
@@ -163,8 +162,8 @@ def trend(
     steps = [b - a for a, b in itertools.pairwise(medians)]
     holds = all(step > 0 if towards == "rising" else step < 0 for step in steps) and gap.above_zero
     told = ", ".join(f"{value_text(axis, cell.values[axis])}: {cell.text(measure)}" for cell in found)
-    name = of.measure_text(measure)
-    return of.finding(found, holds, told, f"{name} by {axis}: {told}; ends differ by {gap.text}")
+    name = measure_text(measure)
+    return of.finding(found, holds, f"{lead(measure)}{told}", f"{name} by {axis}: {told}; ends differ by {gap.text}")
 
 
 def best_at(
@@ -184,7 +183,11 @@ def best_higher(frame: pd.DataFrame, needed: int, *, axis: str, higher: Selectio
     sides = [of.cells(frame, side, needed, axis) for side in (higher, lower)]
     tops = [min(side, key=lambda cell: cell.median(LOSS)) for side in sides]
     alive = of.all_learned(tops)
-    told = f"best at {axis} " + " against ".join(value_text(axis, top.values[axis]) for top in tops)
+    places = [value_text(axis, top.values[axis]) for top in tops]
+    names = side_names((higher, lower))
+    told = f"best at {axis} " + " against ".join(
+        f"{place} with {name}" for place, name in zip(places, names, strict=True)
+    )
     return of.finding(
         [*sides[0], *sides[1]],
         alive and float(tops[0].values[axis]) > float(tops[1].values[axis]),
@@ -226,13 +229,14 @@ def _sensitivities(
     sides = [of.cells(frame, selection, needed, axis) for selection in selections]
     low, high = (_sensitivity(side) for side in sides)
     gap = of.difference(low, high, needed)
-    texts = [of.spread_text(list(side.values())) for side in (low, high)]
+    texts = [spread_text(list(side.values())) for side in (low, high)]
     nowhere = any(all(of.learned(cell) == 0 for cell in side) for side in sides)
-    names = [of.selection_text(selection) for selection in selections]
+    names = [selection_text(selection) for selection in selections]
+    told = [f"{name} {text}".lstrip() for name, text in zip(side_names(selections), texts, strict=True)]
     return of.finding(
         [*sides[0], *sides[1]],
         holds(gap) and not nowhere,
-        f"{texts[0]} against {texts[1]}, difference {gap.text}" + (", a side learns nowhere" if nowhere else ""),
+        f"{' against '.join(told)}, difference {gap.text}" + (", a side learns nowhere" if nowhere else ""),
         f"sensitivity to {axis} of {names[0]}: {texts[0]}; of {names[1]}: {texts[1]}; "
         f"paired difference {gap.text}, which must {must}",
     )
