@@ -9,12 +9,16 @@ from pathlib import Path
 
 import pytest
 import records as made
+from charts import source_of
 from commandline import TINY, run
 from hypothesis import settings
+from sharded import SHARDS, filled
 from stored import write_all
 
 from normexp.plan import Pivot, Plan, Published
+from normexp.record import RunRecord
 from normexp.results.store import Store
+from normexp.views.figures.choice import Source
 
 settings.register_profile("suite", derandomize=True)
 settings.register_profile("search")
@@ -39,9 +43,22 @@ def alone() -> Iterator[None]:
 
 
 @pytest.fixture
+def no_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports draw nothing, but for tests that are marked with_figures."""
+    if "with_figures" not in request.keywords:
+        monkeypatch.setattr("normexp.views.report.write_figures", lambda store, report: None)
+
+
+@pytest.fixture
 def plan() -> Plan:
     """Two norms at two rates."""
     return made.plan({"norm": ["ln", "none"], "lr": [1e-3, 1e-2]}, depth=2)
+
+
+@pytest.fixture
+def records(plan: Plan) -> dict[str, RunRecord]:
+    """With a norm: learned. Without: at 1e-3 one loss of 1e9 in three, at 1e-2 two dead of three."""
+    return made.torn(plan)
 
 
 @pytest.fixture
@@ -50,6 +67,12 @@ def store(tmp_path: Path, plan: Plan) -> Store:
     store = Store(tmp_path / "results" / plan.folder)
     store.begin(plan, ["sweep", "made_up.yaml"], force=False)
     return store
+
+
+@pytest.fixture
+def shards(tmp_path: Path, plan: Plan) -> list[Store]:
+    """Three folders with the plan's runs."""
+    return [filled(tmp_path, plan.part(shard)) for shard in SHARDS]
 
 
 @pytest.fixture(scope="module")
@@ -84,3 +107,10 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = run("sweep", "tiny.yaml", cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder
+
+
+@pytest.fixture
+def source() -> Source:
+    """With a norm: learned. Without: at 1e-3 one loss of 1e9 in three, at 1e-2 two dead of three."""
+    plan = made.plan({"norm": ["ln", "none"], "lr": [1e-3, 1e-2], "seed": [0, 1, 2]}, depth=4)
+    return source_of(plan, made.torn(plan))
