@@ -40,7 +40,7 @@ NOT_RUN = {
     r"make \w[\w-]*": "installs first; what it then runs stands beside it",
     r"source .*|normexp --show-completion fish \| source": "of a shell: tests/test_completion.py",
     r"(\S+=\S+ )?dask (scheduler|worker) .*": "tests/clusters.py starts them",
-    r"normexp sweep \S+ --executor dask --scheduler tcp:.*": "needs them: tests/test_dask.py",
+    r"normexp sweep \S+ --executor dask --scheduler tcp:.*": "needs them: tests/test_dask_cluster.py",
     r"for host in .*|done|ssh .*|sbatch .*": "needs machines",
     r"python examples/from_python.py": "its text is run as that of a block",
     r"normexp claims --run": "hours; recipes/own-claim.md runs a file of one's own on the same path",

@@ -1,4 +1,4 @@
-"""Work for executors to do: imported by worker processes, so it stands in a module."""
+"""Work for executors to do, and what comes of it: imported by worker processes, so it stands in a module."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import signal
 import stat
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from normexp.execute import worker
-from normexp.execute.events import Progress
+from normexp.execute.events import Event, Finished, Progress
 from normexp.record import RunRecord, Status
 from normexp.run import RunConfig
 
@@ -30,6 +30,11 @@ def tiny(seed: int, **keys: Any) -> RunConfig:
     """A run of a few milliseconds."""
     small = {"depth": 1, "width": 8, "hidden": 8, "heads": 2, "vocab": 8, "seq_len": 4, "order": 1, "steps": 5}
     return RunConfig(**{**small, "seed": seed, **keys})
+
+
+def records(events: Iterator[Event]) -> dict[int, RunRecord]:
+    """By seed."""
+    return {event.record.config.seed: event.record for event in events if isinstance(event, Finished)}
 
 
 def quick(config: RunConfig, report: worker.Report) -> RunRecord:
