@@ -132,6 +132,21 @@ def test_a_verdict_that_differs_exits_with_3(folder: Path, ran: Result) -> None:
     assert "mine.learns: only when learning at 1e-2, but the file expects reproduced" in done.stdout
 
 
+def test_what_full_runs_decide_is_accepted_and_nothing_else(folder: Path, ran: Result) -> None:
+    assert ran.exit_code == 0
+    text = CLAIMS.replace("expected: only when", "expected: reproduced")
+    (folder / "accepted.yaml").write_text(text)
+    options = ("accepted.yaml", "--out", "results/mine")
+    refused = run(folder, *options, "--accept", "--quick")
+    assert "--accept: quick runs settle nothing" in str(refused.exception)
+    assert (folder / "accepted.yaml").read_text() == text
+    done = run(folder, *options, "--accept")
+    assert done.exit_code == 0, done.stderr
+    assert "accepted.yaml: 1 verdict written as expected" in done.stdout
+    assert (folder / "accepted.yaml").read_text() == CLAIMS
+    assert run(folder, *options).exit_code == 0
+
+
 def test_quick_runs_are_other_runs_and_settle_nothing(folder: Path, ran: Result) -> None:
     """In the very folder of the full ones, and expected to be otherwise."""
     assert ran.exit_code == 0
