@@ -34,6 +34,12 @@ claims:
         lr: 3e-2   # high
 
   # 3 ----------
+  - id: literal
+    text: |
+      of two
+      lines
+
+  # 4 ----------
   - {id: flow, text: "}", runs: {sweeps: pair}}
   - expected: reproduced
     id: has
@@ -41,7 +47,7 @@ claims:
     expected:
   - id: last
     text: end"""
-IDS = ("plain", "noted", "nested", "flow", "has", "empty", "last")
+IDS = ("plain", "noted", "nested", "literal", "flow", "has", "empty", "last")
 
 
 def claims_of(text: str) -> dict[str, dict[str, object]]:
@@ -51,7 +57,7 @@ def claims_of(text: str) -> dict[str, dict[str, object]]:
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 def test_each_way_to_write_an_entry_takes_it(newline: str) -> None:
     text = FILE.replace("\n", newline)
-    before, words = claims_of(text), dict(zip(IDS, [*Word][:5] + [*Word][:2], strict=True))
+    before, words = claims_of(text), dict(zip(IDS, [*Word][1:5] * 2, strict=True))
     after = with_expected(text, words)
     assert claims_of(after) == {name: before[name] | {"expected": str(words[name])} for name in IDS}
     assert [line for line in text.splitlines() if line not in after.splitlines()] == [

@@ -64,20 +64,20 @@ def _edit(
         return value.start_mark.index, value.end_mark.index, f"{' ' * lacking}{word}"
     line = f"{KEY}: {word}"
     if entry.flow_style:
-        end = _end(entry.value[-1][1])
+        end = _end(text, entry.value[-1][1])
         return end, end, f", {line}"
     indent = " " * entry.value[0][0].start_mark.column
     if "note" in named:
         start = named["note"][0].start_mark.index
         return start, start, f"{line}\n{indent}"
-    rest = text[_end(entry.value[-1][1]) :]
+    rest = text[_end(text, entry.value[-1][1]) :]
     end = len(text) - len(rest) + len(rest.partition("\n")[0])
     return end, end, f"\n{indent}{line}"
 
 
-def _end(node: yaml.Node) -> int:
-    """Where a node's last character ends. A block itself ends where the next node begins."""
+def _end(text: str, node: yaml.Node) -> int:
+    """Where a node's last character ends. A block itself, of nodes or of text, ends where the next node begins."""
     if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
-        return _end(last[1] if isinstance(last, tuple) else last)
-    return int(node.end_mark.index)
+        return _end(text, last[1] if isinstance(last, tuple) else last)
+    return len(text[: node.end_mark.index].rstrip())
