@@ -1,36 +1,33 @@
-"""Merging: every run once, nothing overwritten by other numbers, and what is missing is named."""
+"""Merging: every run once, the best copy of each, and what is missing is named."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import records as made
+from sharded import SHARDS, files, filled, joined, record, twelve_runs
 from typer.testing import CliRunner
 
 from normexp.cli.app import app
 from normexp.config import grid
-from normexp.errors import UserError
 from normexp.execute.events import Event
 from normexp.interrupt import Stopped
-from normexp.merge import Merged, merge
 from normexp.plan import Plan
 from normexp.record import RunRecord, Status
-from normexp.results.pack import pack
 from normexp.results.store import Store
 from normexp.run import RunConfig
-from normexp.shard import Shard, of_run
+from normexp.shard import of_run
 from normexp.sweep import run_sweep
 from normexp.work import Options
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 TABLES = ("points.csv", "runs.csv", "summary.csv", "summary.md")
-SHARDS = [Shard(1, 3), Shard(2, 3), Shard(3, 3)]
-ARGV = ("/bin/normexp", "sweep", "configs/a b.yaml", "--shard", "1/3", "--jobs", "2")
 
 
 class Silent:
@@ -41,42 +38,9 @@ class Silent:
     def end(self) -> None: ...
 
 
-@pytest.fixture(autouse=True)
-def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("normexp.views.report.write_figures", lambda store, report: None)
-
-
 @pytest.fixture
 def plan() -> Plan:
-    return made.plan({"lr": [1e-3, 1e-2], "seed": [0, 1, 2, 3, 4, 5]}, depth=2)
-
-
-def record(config: RunConfig, **rest: object) -> RunRecord:
-    return made.dead(config, 7, **rest) if config.lr == 1e-2 and config.seed == 0 else made.done(config, 2.0, **rest)
-
-
-def filled(out: Path, plan: Plan, name: str | None = None, **rest: object) -> Store:
-    """A folder with all runs of a plan, as an undisturbed sweep would leave it, but for its tables."""
-    store = Store(out / (name or plan.folder))
-    store.begin(plan, ARGV, force=False)
-    for config in plan.configs.values():
-        store.write(record(config, **rest))
-    return store
-
-
-@pytest.fixture
-def shards(tmp_path: Path, plan: Plan) -> list[Store]:
-    return [filled(tmp_path, plan.part(shard)) for shard in SHARDS]
-
-
-def joined(stores: Sequence[Store], out: Path | None = None) -> Merged:
-    return merge([store.folder for store in stores], out, ("normexp", "merge"))
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    """All but what says who holds the folder."""
-    found = (path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
-    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+    return twelve_runs()
 
 
 def test_merged_shards_of_real_runs_give_the_bytes_of_the_sweep_done_in_one_go(tmp_path: Path) -> None:
@@ -143,52 +107,6 @@ def test_folders_that_are_no_shards_are_joined_and_what_is_missing_is_told_by_it
     ]
 
 
-def test_other_numbers_are_told_and_nothing_is_written(tmp_path: Path, plan: Plan, shards: list[Store]) -> None:
-    merged = joined(shards[:1])
-    before = files(merged.store.folder)
-    run_id, config = next(iter(plan.part(SHARDS[0]).configs.items()))
-    wrong = filled(tmp_path / "other", plan.part(SHARDS[0]))
-    wrong.write(made.done(config, 2.5, environment={**made.ENVIRONMENT, "torch": "2.14.0"}))
-    with pytest.raises(UserError) as told:
-        joined([wrong, *shards[1:]], merged.store.folder)
-    text = str(told.value)
-    assert f"{run_id} in {merged.store.folder} and {wrong.folder}: " in text
-    assert "final_val_loss 2.0 and 2.5" in text
-    assert "made with torch 2.13.0 and 2.14.0" in text
-    assert files(merged.store.folder) == before
-
-
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        (lambda row: replace(row, train_loss=9.0) if row.step == 17 else row, "train_loss of step 17 .* and 9.0"),
-        (lambda row: replace(row, grad_norm=2.0) if row.step == 17 else row, "grad_norm of step 17 1.0 and 2.0"),
-    ],
-)
-def test_other_curves_are_conflicts(tmp_path: Path, plan: Plan, change: Callable[[object], object], told: str) -> None:
-    one, other = filled(tmp_path / "a", plan), filled(tmp_path / "b", plan)
-    changed = made.done(next(iter(plan.configs.values())), 2.0)
-    assert changed.traces is not None
-    other.write(replace(changed, traces=replace(changed.traces, curve=[change(row) for row in changed.traces.curve])))
-    with pytest.raises(UserError, match=told):
-        joined([one, other], tmp_path / "c")
-    assert not (tmp_path / "c").exists()
-
-
-def test_another_machine_another_time_and_what_a_pack_leaves_out_are_no_conflict(tmp_path: Path, plan: Plan) -> None:
-    one = filled(tmp_path / "a", plan)
-    other = filled(tmp_path / "b", plan, seconds={"total": 9.0}, environment={"torch": "2.14.0"}, reused_from="x")
-    third = tmp_path / "c" / "made_up"
-    third.mkdir(parents=True)
-    shutil.copy(pack(other).path, third)
-    waiting = pytest.raises(UserError, match=r"a pack alone: restore them with `normexp unpack")
-    with waiting:
-        joined([one, other, Store(third)], tmp_path / "d")
-    CliRunner().invoke(app, ["unpack", str(third)])
-    merged = joined([one, other, Store(third)], tmp_path / "d")
-    assert (merged.copied, merged.exit_code) == (12, 0)
-
-
 def test_done_goes_before_failed_and_this_program_s_numbers_before_an_older_one_s(tmp_path: Path, plan: Plan) -> None:
     first, second, third, *_ = plan.configs.values()
     one, other = filled(tmp_path / "a", plan), filled(tmp_path / "b", plan)
@@ -224,31 +142,6 @@ def test_weights_come_along(tmp_path: Path, plan: Plan) -> None:
     assert again.store.weights(run_id)[1] == weights
 
 
-@pytest.mark.parametrize("axes", [{"lr": [1e-3, 1e-2], "seed": [0, 1, 2, 3, 4, 6]}, {"lr": [1e-3], "seed": [0, 1]}])
-def test_folders_of_different_sweeps_are_refused_with_what_differs(
-    tmp_path: Path, shards: list[Store], axes: dict[str, list[float]]
-) -> None:
-    other = filled(tmp_path / "other", made.plan(axes, depth=2))
-    key = "seed: 0, 1, 2, 3, 4, 5 in"
-    with pytest.raises(UserError, match=rf"are not of one sweep(.*\n)+.*{key}"):
-        joined([shards[0], other], tmp_path / "c")
-    with pytest.raises(UserError, match=r"are not of one sweep"):
-        joined(shards, other.folder)
-    assert not (tmp_path / "c").exists()
-
-
-def test_sweeps_of_the_same_values_in_other_combinations_or_under_another_title_differ(
-    tmp_path: Path, plan: Plan
-) -> None:
-    one = filled(tmp_path / "a", plan)
-    fewer = filled(tmp_path / "b", replace(plan, points=plan.points[1:]))
-    with pytest.raises(UserError, match="1 run in one of them only"):
-        joined([one, fewer], tmp_path / "d")
-    titled = filled(tmp_path / "c", replace(plan, title="Else"))
-    with pytest.raises(UserError, match=r"title: 'A made-up sweep' in .*, 'Else' in"):
-        joined([one, titled], tmp_path / "d")
-
-
 def test_damaged_runs_are_told_and_left_out(tmp_path: Path, shards: list[Store]) -> None:
     garbled, cut, linked = sorted(shards[0].ended())[:3]
     runs = shards[0].folder / "runs"
@@ -277,41 +170,6 @@ def test_a_good_copy_is_taken_where_another_is_damaged(tmp_path: Path, plan: Pla
     assert (merged.copied, merged.exit_code) == (12, 0)
     assert len(merged.warnings) == 1
     assert merged.store.traces(run_id) == other.traces(run_id)
-
-
-def test_what_is_no_results_folder_is_refused_all_at_once(tmp_path: Path, shards: list[Store]) -> None:
-    (shards[0].folder / "manifest.json").unlink()
-    (shards[1].folder / "manifest.json").write_text("{")
-    (tmp_path / "notes").mkdir()
-    with pytest.raises(UserError) as told:
-        merge([*(store.folder for store in shards), tmp_path / "notes", tmp_path / "gone"], None, ())
-    assert len(told.value.complaints) == 4
-    assert not (tmp_path / "made_up").exists()
-
-
-def test_a_shard_is_no_target_and_the_target_alone_is_nothing_to_merge(tmp_path: Path, shards: list[Store]) -> None:
-    before = files(tmp_path)
-    with pytest.raises(UserError, match=r"is shard 1 of 3 alone: merge into another folder"):
-        joined(shards, shards[0].folder)
-    with pytest.raises(UserError, match=r"is shard 1 of 3 alone"):
-        joined(shards[1:], tmp_path / "." / shards[0].folder.name)
-    assert files(tmp_path) == before
-    merged = joined(shards)
-    with pytest.raises(UserError, match=r"is the only folder to merge"):
-        joined([merged.store], merged.store.folder)
-    (tmp_path / "thesis").mkdir()
-    (tmp_path / "thesis" / "thesis.tex").write_text("x")
-    with pytest.raises(UserError, match="not normexp's"):
-        joined(shards, tmp_path / "thesis")
-
-
-@pytest.mark.parametrize("place", ["source", "target"])
-def test_a_folder_that_a_driver_writes_is_refused(shards: list[Store], place: str) -> None:
-    target = joined(shards[:1]).store
-    held = shards[1] if place == "source" else target
-    with held.lock(), pytest.raises(UserError, match=f"{held.folder} is in use by pid {os.getpid()}"):
-        joined(shards)
-    assert joined(shards).exit_code == 0
 
 
 def test_an_interrupted_merge_goes_on(shards: list[Store], monkeypatch: pytest.MonkeyPatch) -> None:
