@@ -1,0 +1,61 @@
+"""What is said of edges: a table with both ends of each bracket, and a conclusion that claims no more."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from edgesweep import CELLS
+
+from normexp.bisection import Finding, Span
+from normexp.config import sweepfile
+from normexp.edge import Edge, Question, Share
+from normexp.views import edge as views
+
+
+def edge_of(name: str, *shares: tuple[float, int], finding: Finding = Finding.BORDER) -> Edge:
+    found = [Share(value=value, learned=learned, seeds=3, failed=0, needed=2) for value, learned in shares]
+    borders = tuple((low, high) for low, high in pairwise(found) if low.verdict is not high.verdict)
+    values = {"label": "", "position": name}
+    return Edge(values=values, shares=tuple(found), finding=finding, borders=borders, finished=True)
+
+
+def question() -> Question:
+    span = Span(low=1e-4, high=1e-1, resolution=1.5, whole=False)
+    return Question(sweep=sweepfile.parse(CELLS, origin="a"), axis="lr", span=span, seeds=(0, 1, 2), needed=2)
+
+
+POST = edge_of("post", (1e-4, 3), (1e-3, 1), (1.4e-3, 0), (1e-1, 0))
+PRE = edge_of("pre", (1e-4, 3), (3e-3, 1 + 1), (0.0119, 3), (0.015, 1), (1e-1, 0))
+WINDOW = edge_of("mix", (1e-4, 0), (3e-3, 3), (4e-3, 0), (1e-1, 0), finding=Finding.SEVERAL)
+ALL = edge_of("glm", (1e-4, 3), (3e-3, 3), (1e-1, 2), finding=Finding.EVERYWHERE)
+NONE = edge_of("b2t", (1e-4, 0), (3e-3, 0), (1e-1, 0), finding=Finding.NOWHERE)
+
+
+def test_the_table_gives_both_ends_with_k_of_n_and_says_what_a_bracket_hides() -> None:
+    table = views.table(question(), [POST, PRE, WINDOW, ALL, NONE])
+    assert table.header == ("position", "learns", "at", "but not at", "values run", "remark")
+    assert table.rows == (
+        ("post", "up to", "0.0001 (3 of 3)", "0.001 (1 of 3)", "4", ""),
+        ("pre", "up to", "0.0119 (3 of 3)", "0.015 (1 of 3)", "5", "mixed at 0.003 (2 of 3)"),
+        ("mix", "from", "0.003 (3 of 3)", "0.0001 (0 of 3)", "4", "learns only in between"),
+        ("mix", "up to", "0.003 (3 of 3)", "0.004 (0 of 3)", "", ""),
+        ("glm", "at every value", "0.0001 (3 of 3) to 0.1 (2 of 3)", "", "3", ""),
+        ("b2t", "at no value", "", "0.0001 (0 of 3) to 0.1 (0 of 3)", "3", ""),
+    )
+
+
+def test_the_conclusion_claims_no_more_than_the_brackets() -> None:
+    told = views.conclusion(question(), [POST, PRE, ALL, NONE])
+    assert told == (
+        "The lr up to which it learns is lowest with position post (0.0001, not 0.001) and highest with position pre"
+        " (0.0119, not 0.015): at least 11 times as high."
+        " The cell position glm learns at all values run from lr 0.0001 to 0.1."
+        " The cell position b2t learns at no value run from lr 0.0001 to 0.1."
+    )
+    near = edge_of("mix", (1e-4, 3), (5e-3, 2), (2e-2, 0))
+    told = views.conclusion(question(), [PRE, near])
+    assert told == "The lr up to which it learns lies between 0.005 and 0.02 in 2 cells."
+    assert views.conclusion(question(), [POST]) == (
+        "With position post it learns up to lr 0.0001 (3 of 3) but not at 0.001 (1 of 3)."
+    )
+    assert "from which on it learns" not in views.conclusion(question(), [POST, PRE])
