@@ -146,7 +146,7 @@ CASES: dict[str, tuple[dict[str, Any], list[pd.DataFrame], list[pd.DataFrame], l
         {"axis": "lr", "higher": PRE, "lower": POST},
         [both((LOW, HIGH, MID), (LOW, MID, DEAD))],
         [both((LOW, MID, HIGH), (LOW, MID, DEAD)), both((LOW, HIGH, MID), (STUCK, DEAD, DEAD))],
-        [both((LOW, HIGH, MID), (LOW, MID, []))[lambda rows: rows["lr"] > 0].iloc[:-1]],
+        [both((LOW, HIGH, MID), (LOW, MID, [])).iloc[:-1]],
     ),
     "learns_at": (
         {"axis": "lr", "values": (1e-4, 1e-3)},

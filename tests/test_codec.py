@@ -7,7 +7,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
+import numpy
 import records as made
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -147,7 +147,6 @@ def test_any_record_comes_back_from_its_folder(
 
 
 def test_numpy_numbers_are_written_as_plain_ones() -> None:
-    numpy = pytest.importorskip("numpy")
     row = CurveRow(step=1, lr=numpy.float64(0.1), train_loss=numpy.float64("nan"), grad_norm=None, val_loss=None)
     assert codec.curve_to_csv([row]) == "step,lr,train_loss,grad_norm,val_loss\n1,0.1,nan,,\n"
 

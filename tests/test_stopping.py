@@ -76,7 +76,11 @@ class TestStopping:
             process.kill()
 
     @pytest.mark.parametrize(
-        ("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["ctrl-c", "sigterm"]
+        ("signum", "code"),
+        [
+            pytest.param(signal.SIGINT, 130, id="ctrl-c"),
+            pytest.param(signal.SIGTERM, 143, id="sigterm", marks=pytest.mark.slow),
+        ],
     )
     def test_a_signal_to_the_group(
         self, driver: subprocess.Popen[str], tmp_path: Path, signum: signal.Signals, code: int
@@ -124,6 +128,7 @@ class TestStopping:
         done = run("sweep", "long.yaml", "--only", "steps=3", cwd=tmp_path)
         assert (done.returncode, "2 done, nothing to do" in done.stderr) == (0, True), done.stderr
 
+    @pytest.mark.slow
     def test_a_killed_driver_leaves_no_process_and_continues(
         self, driver: subprocess.Popen[str], tmp_path: Path
     ) -> None:
@@ -135,6 +140,7 @@ class TestStopping:
         assert done.returncode == 0, done.stderr
         assert "2 done, nothing to do" in done.stderr
 
+    @pytest.mark.slow
     def test_a_second_driver_on_the_folder_is_refused_at_once(
         self, driver: subprocess.Popen[str], tmp_path: Path
     ) -> None:

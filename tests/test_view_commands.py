@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -73,9 +72,10 @@ class TestViews:
         from normexp.schemes import SCHEMES
 
         done = run("schemes", cwd=tmp_path)
-        assert all(name in done.stdout for name in SCHEMES)
+        assert done.returncode == 0, done.stderr
+        assert {line.split()[0] for line in done.stdout.splitlines() if line.strip()} >= set(SCHEMES)
 
-    @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+    @pytest.mark.parametrize("encoding", ["ascii", pytest.param("cp1252", marks=pytest.mark.slow)])
     def test_any_output_encoding(self, swept: Path, encoding: str) -> None:
         for arguments in (["list"], ["report", "results/tiny"], ["schemes"], ["explain", run_ids(swept)[0]]):
             done = subprocess.run(
@@ -88,9 +88,3 @@ class TestViews:
             )
             assert done.returncode == 0, done.stderr
             done.stdout.decode(encoding)
-
-    def test_a_closed_pipe_ends_quietly(self, swept: Path) -> None:
-        command = f"{sys.executable} -m normexp schemes | true; exit ${{PIPESTATUS[0]}}"
-        done = subprocess.run(["bash", "-c", command], cwd=swept, capture_output=True, text=True, check=False)
-        assert "Traceback" not in done.stderr
-        assert "Exception" not in done.stderr

@@ -115,8 +115,8 @@ class TestOtherFolders:
         with pytest.raises(UserError, match=r"steps.*3.*4"):
             sweep(tmp_path, plan(steps=4))
         after = sorted((path, path.stat().st_mtime_ns) for path in swept.store.folder.rglob("*") if path.is_file())
-        assert [entry for entry in after if entry[0].name not in (".lock", "driver.json")] == [
-            entry for entry in before if entry[0].name not in (".lock", "driver.json")
+        assert [entry for entry in after if entry[0].name not in (".lock", ".driver.json")] == [
+            entry for entry in before if entry[0].name not in (".lock", ".driver.json")
         ]
 
     def test_points_gained_and_lost_continue(self, tmp_path: Path) -> None:

@@ -158,13 +158,13 @@ def write_figures(store: Store, report: Report) -> None:
 
 def write_collapse(store: Store, words: str, shown: Sequence[TextTable], records: Mapping[str, RunRecord]) -> None:
     """Write collapse.md, and the figure of each record's layer signal. Raises StorageError."""
-    from normexp.views.figures import curves as figuredata
+    from normexp.views.figures import curves
     from normexp.views.figures.drawing import draw_layer_signal, render
 
     parts = [words, *(f"## {table.title}\n\n{table_text(table)}" for table in shown)]
     store.write_derived("collapse.md", "\n\n".join(parts) + "\n")
     if records:
-        signal = figuredata.layer_signal(records, title="RMS of the stream by layer")
+        signal = curves.layer_signal(records, title="RMS of the stream by layer")
         write_figure(store, "layer_signal", render(draw_layer_signal(signal)), signal.data)
 
 
