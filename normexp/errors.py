@@ -23,6 +23,12 @@ class UserError(Exception):
         super().__init__("\n".join(self.complaints))
 
 
+def at_most(texts: Sequence[str], most: int, more: str = "and {} more") -> list[str]:
+    """The first of many texts, and how many more there are."""
+    rest = len(texts) - most
+    return list(texts) if rest <= 0 else [*texts[:most], more.format(rest)]
+
+
 def printable(text: str) -> str:
     """The text on one line, with control characters and the like as escapes."""
     if text.isprintable():

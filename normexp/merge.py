@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from normexp import agreement
-from normexp.errors import EXIT_RUNS_FAILED, UserError
+from normexp.errors import EXIT_RUNS_FAILED, UserError, at_most
 from normexp.interrupt import Stopped, stoppable
 from normexp.plan import Plan
 from normexp.record import RunRecord, Status
@@ -191,11 +191,9 @@ def _agreeing(found: Mapping[str, Sequence[Found]], warnings: list[str]) -> dict
                 if told:
                     conflicts.append(f"  {run_id} in {whole[0][0].store.folder} and {each.store.folder}: {told}")
     if conflicts:
-        more = [f"  and {len(conflicts) - MOST_TOLD} more"] if len(conflicts) > MOST_TOLD else []
         raise UserError(
             "nothing was merged: these runs have other numbers in one folder than in another:",
-            *conflicts[:MOST_TOLD],
-            *more,
+            *at_most(conflicts, MOST_TOLD, "  and {} more"),
             "leave out the folder that is wrong: `normexp repro` tells what a run gives on this machine",
         )
     return agreeing

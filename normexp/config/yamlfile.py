@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from normexp.errors import UserError
+from normexp.errors import UserError, at_most
 from normexp.keys import near_to
 
 MAX_TEXT = 2**18
@@ -213,5 +213,4 @@ def nearest(word: str, words: Iterable[str]) -> str:
 
 def bounded(complaints: list[str]) -> list[str]:
     """The first complaints, and how many more there are."""
-    rest = len(complaints) - MAX_COMPLAINTS
-    return complaints if rest <= 0 else [*complaints[:MAX_COMPLAINTS], f"and {rest} more"]
+    return at_most(complaints, MAX_COMPLAINTS)

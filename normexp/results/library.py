@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from normexp.errors import UserError
+from normexp.errors import UserError, at_most
 from normexp.record import RunRecord
 from normexp.results.atomic import folders_in, is_readable
 from normexp.results.store import PACK, RUN, RUNS, Store
@@ -109,8 +109,7 @@ def find(out: Path, name: str) -> tuple[Store, RunRecord]:
     if not ids:
         raise UserError(f"{name}: no run of that id under {out}; `normexp list` names the sweeps there")
     if len(ids) > 1 and name not in ids:
-        more = [f"and {len(ids) - MOST_IDS} more"] if len(ids) > MOST_IDS else []
-        raise UserError(f"{name} is part of {len(ids)} run ids:", *ids[:MOST_IDS], *more)
+        raise UserError(f"{name} is part of {len(ids)} run ids:", *at_most(ids, MOST_IDS))
     complaints: list[str] = []
     for store, run_id in matches:
         if run_id in (name, ids[0]):

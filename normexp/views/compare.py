@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from rich.console import Group, RenderableType
 
+from normexp.errors import at_most
 from normexp.keys import Value
 from normexp.plan import Point
 from normexp.views.comparison import CellDifference, Change, Comparison, Differing
@@ -57,9 +58,7 @@ def _points(change: Change) -> str:
     """The points whose outcome changed, the first of them by name."""
     if change.a == change.b:
         return ""
-    told = [_named(pair.where, pair.before, pair.after) for pair in change.pairs[:SHOWN_POINTS]]
-    more = len(change.pairs) - len(told)
-    return "; ".join(told) + (f"; and {more} more" if more else "")
+    return "; ".join(at_most([_named(pair.where, pair.before, pair.after) for pair in change.pairs], SHOWN_POINTS))
 
 
 def _named(where: Values, before: Values, after: Values) -> str:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from normexp.errors import EXIT_OK, EXIT_RUNS_FAILED, UserError
+from normexp.errors import EXIT_OK, EXIT_RUNS_FAILED, UserError, at_most
 from normexp.plan import Plan
 from normexp.record import RunRecord, Status, Traces
 from normexp.results import reportfiles
@@ -186,6 +186,6 @@ def warnings(records: Mapping[str, RunRecord], strays: list[str]) -> list[str]:
         if len(found) > 1:
             told.append(f"runs were made with different {name}: {listed(found)}")
     if strays:
-        named = strays[:NAMED_STRAYS] + ([f"{len(strays) - NAMED_STRAYS} more"] if len(strays) > NAMED_STRAYS else [])
+        named = at_most(strays, NAMED_STRAYS, "{} more")
         told.append(f"{plural(len(strays), 'stored run')} that no point asks for any more: {listed(named)}")
     return told

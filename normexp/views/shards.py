@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
+from normexp.errors import at_most
 from normexp.plan import Plan
 from normexp.shard import Shard, of_run
 from normexp.views.labels import listed, plural
@@ -38,8 +39,8 @@ def missing(whole: Plan, ended: Collection[str], merged: Sequence[Plan]) -> list
     commands = [plan.argv for plan in merged if plan.argv[1:2] == ("sweep",)]
     argv = commands[0] if commands else ("normexp", "sweep", "CONFIG")
     if len(counts) != 1:
-        named = lacking[:NAMED_RUNS] + ([f"{len(lacking) - NAMED_RUNS} more"] if len(lacking) > NAMED_RUNS else [])
-        return [f"{head}: {listed(named)}: `{_command(argv)}` makes them; then merge again"]
+        named = listed(at_most(lacking, NAMED_RUNS, "{} more"))
+        return [f"{head}: {named}: `{_command(argv)}` makes them; then merge again"]
     there = {plan.shard for plan in merged}
     lines = [f"{head}:"]
     for shard, runs in sorted(_by_shard(lacking, counts.pop()).items(), key=lambda item: item[0].number):
