@@ -47,11 +47,9 @@ def with_expected(text: str, words: Mapping[str, Word]) -> str:
     return text
 
 
-def _claims(root: yaml.Node) -> list[yaml.MappingNode]:
-    for key, value in root.value:
-        if key.value == "claims":
-            return list(value.value)
-    return []
+def _claims(root: yaml.Node | None) -> list[yaml.MappingNode]:
+    """The entries of a file that has been read as one of claims."""
+    return [] if root is None else next(list(value.value) for key, value in root.value if key.value == "claims")
 
 
 def _edit(
