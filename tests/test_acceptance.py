@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import codecs
+import json
 from pathlib import Path
 
 import pytest
 import yaml
 
 from normexp.claims.acceptance import accept, with_expected
-from normexp.claims.claim import Word
+from normexp.claims.claim import ClaimFile, Word
 from normexp.claims.files import shipped
 from normexp.claims.reading import load
 from normexp.claims.verdict import Verdict
+from normexp.errors import UserError
 
 BODY = "section: '1', text: It, stated: so, kind: sweep, check: ends"
 FILE = """\
@@ -96,3 +99,93 @@ def test_shipped_files_take_every_verdict(name: str, tmp_path: Path) -> None:
     quick = [Verdict(claim=claim, word=Word.REPRODUCED, findings=(), quick=True) for claim in file.claims]
     undecided = [Verdict(claim=claim, word=Word.NOT_ENOUGH, findings=()) for claim in file.claims]
     assert accept(again, [*quick, *undecided]) == []
+
+
+REAL = """\
+sweeps: [pair.yaml]
+claims:
+  - id: of.one
+    section: &same "1"
+    text: It learns
+    stated: so
+    kind: sweep
+    check: ends
+    with: &ends {outcomes: [learned]}
+    runs:
+      sweeps: pair
+      where: &where {norm: ln}
+    expected: &as >-
+      reproduced
+  - section: *same
+    text: It learns
+    stated: so
+    kind: sweep
+    check: ends
+    with: *ends
+    expected: *as
+    runs: {sweeps: pair, where: *where}
+    id: " of.two "
+  - id: of.three
+    section: *same
+    text: It learns
+    stated: so
+    kind: sweep
+    check: ends
+    with: *ends
+    runs:
+      sweeps: pair
+      where: *where
+  - {"id": "of.four", "section": "1", "text": "so", "stated": "so", "kind": "sweep", "check": "ends", "runs":
+      {"sweeps": "pair"}, "with": *ends}
+"""
+
+
+def read(folder: Path, text: str) -> ClaimFile:
+    (folder / "pair.yaml").write_text("base: {depth: 1}")
+    (folder / "claims.yaml").write_bytes(text.encode())
+    return load(folder / "claims.yaml")
+
+
+def judged(file: ClaimFile, word: Word, *names: str) -> list[Verdict]:
+    return [Verdict(claim=claim, word=word, findings=()) for claim in file.claims if claim.id in names]
+
+
+@pytest.mark.parametrize("name", ["of.two", "of.three", "of.four"])
+def test_an_alias_stands_where_it_is_written(name: str, tmp_path: Path) -> None:
+    """What it stands for is in the entry of another claim, which has a verdict of its own, or none yet."""
+    file = read(tmp_path, REAL)
+    before = {claim.id: claim.expected for claim in file.claims}
+    assert accept(file, judged(file, Word.ONLY_WHEN, name)) == [name]
+    assert {c.id: c.expected for c in load(file.path).claims} == before | {name: Word.ONLY_WHEN}
+    assert len(set(REAL.splitlines()) - set(file.path.read_text().splitlines())) == (name != "of.three")
+
+
+def test_json_stays_json() -> None:
+    after = with_expected(
+        '{"claims": [{"id": "a", "x": 1}, {"expected": "", "id": "b"}]}', dict.fromkeys("ab", [*Word][1])
+    )
+    assert json.loads(after)["claims"] == [
+        {"id": "a", "x": 1, "expected": "only when"},
+        {"expected": "only when", "id": "b"},
+    ]
+
+
+def test_what_cannot_be_written_is_told_and_stays(tmp_path: Path) -> None:
+    """The anchor of a verdict that another claim has, too."""
+    file = read(tmp_path, REAL)
+    with pytest.raises(UserError, match=r"claims.yaml is in a form .*\n  of of.one, expected: only when"):
+        accept(file, judged(file, Word.ONLY_WHEN, "of.one"))
+    assert file.path.read_text() == REAL
+
+
+def test_mark_newlines_and_rights_stay_and_a_link_is_written_through(tmp_path: Path) -> None:
+    text = "\ufeff" + REAL.replace("\n", "\r\n")
+    file = read(tmp_path, text)
+    real = file.path.rename(tmp_path / "real.yaml")
+    real.chmod(0o640)
+    file.path.symlink_to(real)
+    assert accept(file, judged(file, Word.ONLY_WHEN, "of.three"))
+    assert file.path.is_symlink()
+    assert real.stat().st_mode & 0o777 == 0o640
+    assert real.read_bytes().startswith(codecs.BOM_UTF8)
+    assert real.read_bytes().count(b"\n") == real.read_bytes().count(b"\r\n") == text.count("\n") + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
 import os
@@ -63,6 +64,20 @@ def write_atomically(path: Path, content: str | bytes) -> None:
                 temporary.unlink(missing_ok=True)
             raise
         sync_folder(path.parent)
+
+
+def rewrite(path: Path, text: str) -> None:
+    """Give a text file of the user's another text, with its byte order mark and rights, where a link leads.
+
+    Raises StorageError, also for one that is read-only, which a rename would replace.
+    """
+    with storage_errors(path):
+        place = path.resolve()
+        with place.open("r+b") as file:
+            mark = codecs.BOM_UTF8 if file.read(3) == codecs.BOM_UTF8 else b""
+            mode = os.fstat(file.fileno()).st_mode
+        write_atomically(place, mark + text.encode())
+        place.chmod(mode)
 
 
 def below(folder: Path, *names: str) -> Path:
