@@ -39,7 +39,12 @@ class Plugin:
     @property
     def digest(self) -> str:
         """16 hex digits of sha256 over the text: the origin of the plugin's rows."""
-        return hashlib.sha256(self.text.encode()).hexdigest()[:16]
+        return digest(self.text.encode())
+
+
+def digest(text: bytes) -> str:
+    """What a plugin is known by."""
+    return hashlib.sha256(text).hexdigest()[:16]
 
 
 _loaded: dict[str, Plugin] = {}

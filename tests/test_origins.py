@@ -13,6 +13,7 @@ from normexp.errors import UserError
 from normexp.plan import Plan
 from normexp.plugins import Plugin
 from normexp.results import origins
+from normexp.results.archive import packed
 from normexp.results.pack import pack, unpack
 from normexp.results.store import PACK, Store
 
@@ -59,6 +60,39 @@ def test_whoever_lacks_the_file_is_told_where_it_is(tmp_path: Path) -> None:
     with plugins.using(plugins.read(path)):
         assert len(store.records()) == 2
         assert store.read_plan().configs.keys() == plan("l1").configs.keys()
+
+
+def test_what_was_given_already_is_not_named_again(tmp_path: Path) -> None:
+    """The manifest is that of the newer text, by which the older runs are none of its own."""
+    store = filled(tmp_path / "own", ONE)
+    with plugins.using(TWO):
+        store.begin(plan("l1"), (), force=False)
+    with plugins.using(ONE), pytest.raises(UserError) as caught:
+        store.read_plan()
+    assert f"{TWO.digest}.py" in str(caught.value)
+    assert f"{ONE.digest}.py" not in str(caught.value)
+
+
+def test_a_changed_text_is_not_taken_for_the_kept_one(tmp_path: Path) -> None:
+    store = filled(tmp_path / "own", ONE)
+    path = store.folder / "plugins" / f"{ONE.digest}.py"
+    path.write_text("changed = True")
+    assert origins.kept(store.folder) == {}
+    with pytest.raises(UserError, match=r"give its file with --plugin FILE\.py$"):
+        store.read_plan()
+    with plugins.using(ONE):
+        store.begin(plan("l1"), (), force=False)
+    assert path.read_bytes() == ONE.text.encode()
+
+
+def test_a_pack_with_a_changed_text_is_damaged(tmp_path: Path) -> None:
+    store = filled(tmp_path / "own", ONE)
+    name = f"plugins/{ONE.digest}.py"
+    top = {name: b"changed = True", "manifest.json": (store.folder / "manifest.json").read_bytes()}
+    (tmp_path / PACK).write_bytes(packed(top))
+    with pytest.raises(UserError, match=f"is damaged.*{name} is not the text of its name"):
+        unpack(tmp_path / PACK)
+    assert [path.name for path in tmp_path.iterdir()] == ["own", PACK]
 
 
 def test_a_link_in_its_place_is_written_through_by_nobody(tmp_path: Path) -> None:

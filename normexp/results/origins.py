@@ -33,30 +33,36 @@ def keep(folder: Path, configs: Collection[RunConfig]) -> None:
 
 
 def kept(folder: Path) -> dict[str, bytes]:
-    """Name to text of those that are there. Raises StorageError or NotFollowed."""
+    """Name to text of those that are there, but for any that was changed. Raises StorageError or NotFollowed."""
     place = below(folder, PLUGINS)
     names = sorted(path.name for path in place.glob("*.py") if NAME.fullmatch(path.name))
-    return read_those(place, names)
+    return {name: text for name, text in read_those(place, names).items() if fits(name, text)}
+
+
+def fits(name: str, text: bytes) -> bool:
+    """Whether a text is that of its name, `HASH.py`."""
+    return name == f"{plugins.digest(text)}.py"
 
 
 def write(folder: Path, texts: Mapping[str, bytes]) -> None:
-    """Add texts, by name; one that is there is the same. Raises StorageError or NotFollowed."""
+    """Add texts, by name, in place of any that was changed. Raises StorageError or NotFollowed."""
     place = below(folder, PLUGINS)
+    there = read_those(place, sorted(texts))
     for name in sorted(texts):
         make_folder(place)
-        path = below(place, name)
-        if not path.exists():
-            write_atomically(path, texts[name])
+        if there.get(name) != texts[name]:
+            write_atomically(below(place, name), texts[name])
 
 
 def advice(folder: Path, error: Exception, otherwise: str) -> str:
-    """Where the lacking plugin may be, `; kept with the runs: results/own/plugins/0123456789abcdef.py`.
+    """Where the lacking plugin may be, not given yet: `; kept with the runs: results/own/plugins/0123456789abcdef.py`.
 
     Where the error is not that one is lacking: what is told `otherwise`.
     """
     if not isinstance(error, UnknownRow):
         return otherwise
     paths: list[str] = []
+    given = {f"{plugin.digest}.py" for plugin in plugins.loaded()}
     with contextlib.suppress(UserError):  # a fault of these files is not what is told of
-        paths = [str(folder / PLUGINS / name) for name in kept(folder)]
+        paths = [str(folder / PLUGINS / name) for name in kept(folder) if name not in given]
     return f"; kept with the runs: {', '.join(paths)}" if paths else ""

@@ -240,6 +240,9 @@ def _check(top: Mapping[str, bytes], runs: Mapping[str, Files]) -> None:
     if MANIFEST not in top:
         raise ValueError(f"it lacks {MANIFEST}")
     manifest.parse(top[MANIFEST].decode("utf-8"))
+    changed = [name for name in top if TEXT.fullmatch(name) and not origins.fits(Path(name).name, top[name])]
+    if changed:
+        raise ValueError(f"{changed[0]} is not the text of its name")
     for run_id, files in runs.items():
         if RUN not in files:
             raise ValueError(f"it lacks {RUN} of {run_id}")
