@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import shlex
 import sys
 import traceback
 import types
@@ -53,6 +54,11 @@ _loaded: dict[str, Plugin] = {}
 def loaded() -> tuple[Plugin, ...]:
     """The plugins that this process has added, in order."""
     return tuple(_loaded.values())
+
+
+def options() -> str:
+    """How a command is given the same plugins: ` --plugin FILE` for each, for a shell."""
+    return "".join(f" --plugin {shlex.quote(plugin.path)}" for plugin in loaded())
 
 
 def read(path: Path) -> Plugin:
@@ -107,7 +113,7 @@ def _run(plugin: Plugin) -> types.ModuleType:
     module.__file__ = plugin.path
     sys.modules[module.__name__] = module  # dataclasses look their module up
     try:
-        exec(compile(plugin.text, plugin.path, "exec"), module.__dict__)
+        exec(compile(plugin.text.removeprefix("\ufeff"), plugin.path, "exec"), module.__dict__)
     except SyntaxError as fault:
         line = f":{fault.lineno}" if fault.lineno else ""
         raise UserError(f"{fault.filename or plugin.path}{line}: {fault.msg}") from fault

@@ -16,6 +16,7 @@ from normexp.results import origins
 from normexp.results.archive import packed
 from normexp.results.pack import pack, unpack
 from normexp.results.store import PACK, Store
+from normexp.shard import Shard
 
 TEXT = Path(__file__).parent.parent.joinpath("examples", "l1_norm.py").read_text("utf-8")
 ONE, TWO = Plugin("own.py", TEXT), Plugin("own.py", TEXT + "\n# ünlike\r\n")
@@ -60,6 +61,15 @@ def test_whoever_lacks_the_file_is_told_where_it_is(tmp_path: Path) -> None:
     with plugins.using(plugins.read(path)):
         assert len(store.records()) == 2
         assert store.read_plan().configs.keys() == plan("l1").configs.keys()
+
+
+def test_a_shard_keeps_those_of_all_runs_that_its_manifest_names(tmp_path: Path) -> None:
+    store = Store(tmp_path / "own")
+    with plugins.using(ONE):
+        parts = [plan("l1").part(Shard(number, 4)) for number in range(1, 5)]
+        without = next(part for part in parts if not any(config.plugins() for config in part.configs.values()))
+        store.begin(without, (), force=False)
+    assert list(origins.kept(store.folder)) == [f"{ONE.digest}.py"]
 
 
 def test_what_was_given_already_is_not_named_again(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Plugins, each in a process of its own: what one adds stays for the life of a process."""
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,12 +11,19 @@ import pytest
 import torch
 
 from normexp import plugins
+from normexp.claims.evidence import plans
+from normexp.claims.reading import load
+from normexp.claims.trial import commands, judged
 from normexp.errors import UserError
 from normexp.norms import NORMS
 from normexp.plugins import Plugin
 from normexp.registry import Registry
 from normexp.run import RunConfig
 from normexp.schemes import SCHEMES
+from normexp.shard import Shard
+from normexp.views import shards
+from normexp.views.pages import claimreport
+from normexp.views.pages.textpage import markdown
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "l1_norm.py"
 TINY = "width: 8, hidden: 8, heads: 2, vocab: 8, order: 1, depth: 2, steps: 3, batch: 4"
@@ -244,3 +252,26 @@ def test_a_fault_in_a_plugins_own_lines_is_told_as_its_own() -> None:
             module(4, RunConfig())(torch.ones(2, 4))
         assert plugins.blamed(caught.value) == "bad.py:5: IndexError: list index out of range"
         assert plugins.blamed(ValueError("ours")) == ""
+
+
+def test_a_byte_order_mark_is_no_part_of_the_program() -> None:
+    with plugins.using(Plugin("marked.py", "\ufeff" + EXAMPLE.read_text())):
+        assert "l1" in NORMS
+
+
+def test_commands_that_are_told_take_them_along(tmp_path: Path) -> None:
+    """Without them these would be refused."""
+    (tmp_path / "own.yaml").write_text("base: {depth: 1}\ngrid: {norm: [ln, l1]}\n")
+    (tmp_path / "mine.yaml").write_text(
+        "sweeps: [own.yaml]\nclaims:\n  - {id: of.it, section: '1', text: It, stated: so, kind: sweep, check: ends,\n"
+        "     with: {outcomes: learned}, runs: {sweeps: own, where: {norm: l1}}}\n"
+    )
+    with plugins.using(Plugin("my own.py", EXAMPLE.read_text())):
+        file = load(tmp_path / "mine.yaml")
+        report = markdown(claimreport.page(file, judged(file, file.claims, tmp_path), {}, scale=1.0, more=""))
+        told = commands(file, file.claims[0], tmp_path)
+        (plan,) = plans(file, ["own"]).values()
+        told += re.findall("`(normexp merge .*)`", shards.told(plan.part(Shard(1, 2)), tmp_path))
+    told += [line.strip() for line in report.splitlines() if line.strip().startswith("normexp claims ")]
+    assert len(told) == 5, told
+    assert all(line.endswith(" --plugin 'my own.py'") for line in told), told

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from normexp import plugins
 from normexp.claims.checks import CHECKS, Takes
 from normexp.claims.claim import Claim, ClaimFile, Finding, Kind, Selection
 from normexp.claims.computed import calculate
@@ -63,11 +64,12 @@ def work(
 def commands(file: ClaimFile, claim: Claim, out: Path, scale: float = 1.0) -> list[str]:
     """What a shell is told to make a claim's runs, or its calculation, again."""
     if claim.kind is Kind.COMPUTE:
-        return [f"normexp claims {shlex.quote(str(file.path))} {shlex.quote(claim.id)}"]
+        return [f"normexp claims {shlex.quote(str(file.path))} {shlex.quote(claim.id)}{plugins.options()}"]
     quick = "" if scale == 1.0 else f" {' '.join(QUICK_OVERRIDES)} --scale {scale:g}"
     return [
         f"normexp sweep {shlex.quote(str(file.sweeps[stem]))}{quick} --out {shlex.quote(str(out))}"
         + "".join(f" --only {shlex.quote(text)}" for text in only)
+        + plugins.options()
         for stem, plan in plans(file, claim.sweeps, scale=scale).items()
         for only in _needed(plan, [claim], scale)
     ]

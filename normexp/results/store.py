@@ -84,7 +84,7 @@ class Store:
             below(self.folder, RUNS).mkdir(exist_ok=True)
         for names in ((), (FIGURES,), *((RUNS, path.name) for path in (self.folder / RUNS).iterdir())):
             remove_leftovers(below(self.folder, *names))
-        origins.keep(self.folder, plan.configs.values())
+        origins.keep(self.folder, (plan.whole or plan).configs.values())  # the manifest of a shard names all runs
         write_atomically(self.folder / SWEEP, plan.source)
         write_atomically(self.folder / MANIFEST, manifest.manifest_json(plan, argv=argv, commit=git_commit()))
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
+from normexp import plugins
 from normexp.errors import at_most
 from normexp.plan import Plan
 from normexp.shard import Shard, of_run
@@ -26,7 +27,8 @@ def told(plan: Plan, beside: Path) -> str:
     assert plan.shard is not None
     runs = f"{len(plan.configs)} of {plural(len(plan.whole.configs), 'run')}"
     folders = f"{shlex.quote(str(beside / plan.whole.folder))}.shard-*-of-{plan.shard.count}"
-    return f"This is {plan.shard} of {plan.name}, {runs}; all shards are joined by `normexp merge {folders}`."
+    command = f"`normexp merge {folders}{plugins.options()}`"
+    return f"This is {plan.shard} of {plan.name}, {runs}; all shards are joined by {command}."
 
 
 def missing(whole: Plan, ended: Collection[str], merged: Sequence[Plan]) -> list[str]:

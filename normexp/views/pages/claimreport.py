@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from normexp import plugins
 from normexp.claims.claim import ClaimFile, Kind, Word
 from normexp.claims.evidence import QUICK_SCALE, Evidence, plans
 from normexp.claims.files import called, folder_of
@@ -179,7 +180,7 @@ def _verdicts(verdicts: Sequence[Verdict]) -> Iterator[Block]:
 
 def _commands(file: ClaimFile, scale: float, more: str) -> Iterator[Block]:
     quick = "" if scale == 1.0 else " --quick" if scale == QUICK_SCALE else f" --scale {scale:g}"
-    options = quick + more
+    options = quick + more + plugins.options()
     name = shlex.quote(called(file))
     example = next((claim.id for claim in file.claims if claim.kind is Kind.SWEEP), file.claims[0].id)
     yield Heading("Make it again")

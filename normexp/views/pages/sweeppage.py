@@ -157,8 +157,7 @@ def _made(report: Report, folder: Path) -> Iterator[Block]:
     if report.plan.argv:
         yield Commands((shlex.join(["normexp", *report.plan.argv[1:]]),))
     yield Paragraph("Its tables and this page again, from the stored runs:")
-    with_plugins = "".join(f" --plugin {shlex.quote(plugin.path)}" for plugin in plugins.loaded())
-    yield Commands((f"normexp report --figures {shlex.quote(str(folder))}{with_plugins}",))
+    yield Commands((f"normexp report --figures {shlex.quote(str(folder))}{plugins.options()}",))
     if report.plan.source:
         yield Folded("Config", (Commands(tuple(report.plan.source.splitlines())),))
     values: dict[str, Counter[str]] = {}
