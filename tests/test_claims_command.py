@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -145,6 +146,17 @@ def test_what_full_runs_decide_is_accepted_and_nothing_else(folder: Path, ran: R
     assert "accepted.yaml: 1 verdict written as expected" in done.stdout
     assert (folder / "accepted.yaml").read_text() == CLAIMS
     assert run(folder, *options).exit_code == 0
+
+
+def test_reports_and_json_are_of_the_file_as_accepted(folder: Path, ran: Result) -> None:
+    assert ran.exit_code == 0
+    text = CLAIMS.replace("expected: only when", "expected: reproduced")
+    (folder / "accepted.yaml").write_text(text)
+    done = run(folder, "accepted.yaml", "--out", "results/mine", "--accept", "--report", "--json")
+    assert done.exit_code == 0, done.stderr
+    told = {claim["id"]: claim for claim in json.loads(done.stdout)["claims"]}
+    assert (told["mine.learns"]["expected"], told["mine.learns"]["differs"]) == ("only when", False)
+    assert "the file expects" not in (folder / "results" / "mine" / "REPORT.md").read_text()
 
 
 def test_quick_runs_are_other_runs_and_settle_nothing(folder: Path, ran: Result) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import yaml
 
 from normexp.claims.claim import ClaimFile, Kind, Word
-from normexp.claims.reading import parse
+from normexp.claims.reading import load, parse
 from normexp.claims.verdict import Verdict
 from normexp.config.sweepfile import text_of
 from normexp.errors import UserError
@@ -38,6 +39,13 @@ def accept(file: ClaimFile, verdicts: Iterable[Verdict]) -> list[str]:
         _check(file, text, words)
         rewrite(file.path, text)
     return others
+
+
+def read_again(file: ClaimFile, verdicts: Iterable[Verdict]) -> tuple[ClaimFile, list[Verdict]]:
+    """The file as it is now, and the verdicts of its claims: for what is said of them afterwards. Raises UserError."""
+    now = load(file.path)
+    claims = {claim.id: claim for claim in now.claims}
+    return now, [replace(verdict, claim=claims.get(verdict.claim.id, verdict.claim)) for verdict in verdicts]
 
 
 def _check(file: ClaimFile, text: str, words: Mapping[str, Word]) -> None:

@@ -82,21 +82,21 @@ def claims(
     with aside:
         failed = _run(file, chosen, folder, shortened, workers, one) if run else 0
         verdicts = trial.judged(file, chosen, folder, scale=shortened)
-    if json:
-        show_json(view.as_data(file, verdicts))
-    elif one:
+    if one and not json:
         show(view.detail(verdicts[0], trial.commands(file, verdicts[0].claim, folder, shortened)))
-    else:
+    elif not json:
         show(view.listing(verdicts, file.title))
-    if not one and (report or (run and len(chosen) == len(file.claims))):
-        with aside:
-            _report(file, verdicts, folder, shortened, redraw=not run)
-    accepted: list[str] = []
     if accept:
         accepted = acceptance.accept(file, verdicts)
         with aside:
             show(f"{file.path}: {plural(len(accepted), 'verdict')} written as expected")
-    differs = any(verdict.differs and verdict.claim.id not in accepted for verdict in verdicts)
+        file, verdicts = acceptance.read_again(file, verdicts)
+    if json:
+        show_json(view.as_data(file, verdicts))
+    if not one and (report or (run and len(chosen) == len(file.claims))):
+        with aside:
+            _report(file, verdicts, folder, shortened, redraw=not run)
+    differs = any(verdict.differs for verdict in verdicts)
     raise typer.Exit(failed or (EXIT_VERDICT_DIFFERS if differs else 0))
 
 
