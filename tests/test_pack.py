@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 import records as made
 from packs import carried, copied, ended, plain
+from typer.testing import CliRunner
 
+from normexp.cli.app import app
 from normexp.errors import UserError
 from normexp.plan import Plan
 from normexp.record import RunRecord, Traces
@@ -74,6 +76,10 @@ def test_a_run_that_cannot_be_used_is_left_out_and_told(store: Store, plan: Plan
     packed = pack(store)
     assert packed.runs == 3
     assert run_id in packed.warnings[0]
+    told = CliRunner().invoke(app, ["pack", str(store.folder)])
+    assert (told.exit_code, run_id in told.stderr, ": 3 runs, " in told.stdout) == (1, True, True)
+    shutil.rmtree(store.folder / RUNS / run_id)
+    assert CliRunner().invoke(app, ["pack", str(store.folder)]).exit_code == 0
 
 
 def test_runs_without_a_curve_and_with_weights_are_packed_without_either(

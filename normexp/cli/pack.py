@@ -18,7 +18,7 @@ def pack(folder: Folder, plugin: common.Plugins = None) -> None:
     It holds records, logs, losses and layers to the last digit; weights and gradient norms are left out.
     """
     from normexp.cli.show import say, show
-    from normexp.errors import UserError
+    from normexp.errors import EXIT_OK, EXIT_RUNS_FAILED, UserError
     from normexp.results import library
     from normexp.results import pack as packing
     from normexp.results.store import Store
@@ -27,11 +27,14 @@ def pack(folder: Folder, plugin: common.Plugins = None) -> None:
     stores = [Store(folder)] if Store(folder).exists() else list(library.sweeps(folder))
     if not stores:
         raise UserError(f"{folder} is no sweep's folder, and holds none: `normexp list` names those under results")
+    whole = True
     for store in stores:
         packed = packing.pack(store, stores)
+        whole = whole and not packed.warnings
         for warning in packed.warnings:
             say(f"warning: {warning}")
         show(f"{packed.path}: {plural(packed.runs, 'run')}, {packed.size_bytes / 1e6:.2f} MB")
+    raise typer.Exit(EXIT_OK if whole else EXIT_RUNS_FAILED)  # who packs and then removes may go by it
 
 
 def unpack(folder: Folder, plugin: common.Plugins = None) -> None:
