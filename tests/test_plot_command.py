@@ -110,6 +110,10 @@ def test_a_title_of_one_s_own_or_none(folder: Path, monkeypatch: pytest.MonkeyPa
         (["--width", "poster"], "--width poster: write one of column, full"),
         (["--kind", "map", "--color", "red"], "--color red: write one of outcome, fraction"),
         (["--kind", "map", "--to", "x.gif"], "--to: a file that ends in gif: write one of svg, png, pdf"),
+        (
+            ["--kind", "map", "--to", "x.svg", "--format", "png"],
+            "--to x.svg: ends in svg, and --format is png: leave one of them out",
+        ),
         (["--to", "x.png"], "--to x.png: one file is for one figure: choose it with --kind"),
         (["--only", "lr=1"], "--only leaves no run: lr is 0.001, 0.01"),
     ],

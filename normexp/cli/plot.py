@@ -30,7 +30,9 @@ def plot(
         str | None, typer.Option(metavar="TEXT", help="The title; default: that of the sweep; '' for none.")
     ] = None,
     theme: Annotated[str, typer.Option(help="light, dark, or light,dark for both.")] = "light",
-    format: Annotated[str, typer.Option("--format", help="svg, png or pdf; several with commas.")] = "svg,png",
+    format: Annotated[
+        str | None, typer.Option("--format", help="svg, png or pdf; several with commas; default: svg,png.")
+    ] = None,
     width: Annotated[str, typer.Option(help="column (3.3 inches) or full (7 inches).")] = "full",
     to: Annotated[
         Path | None,

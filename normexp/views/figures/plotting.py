@@ -20,6 +20,7 @@ from normexp.views.figures.look import LIGHT, THEMES, WIDTHS, Look, Theme, Width
 FORMATS = ("svg", "png", "pdf")
 COLORS = ("outcome", "fraction")
 NO_FACET = "none"
+DEFAULT_FORMATS = "svg,png"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +58,7 @@ def read(
     only: Sequence[str] = (),
     title: str | None = None,
     themes: str = "light",
-    formats: str = "svg,png",
+    formats: str | None = None,
     width: str = "full",
     to: Path | None = None,
 ) -> Request:
@@ -66,7 +67,7 @@ def read(
         kind_of(kind)
     complaints: list[str] = []
     chosen = [_one_of("--theme", word, THEMES, complaints) for word in themes.split(",")]
-    suffixes = [_one_of("--format", word, FORMATS, complaints) for word in formats.split(",")]
+    suffixes = [_one_of("--format", word, FORMATS, complaints) for word in (formats or DEFAULT_FORMATS).split(",")]
     (wide,) = (_one_of("--width", word, WIDTHS, complaints) for word in (width,))
     _one_of("--color", color, COLORS, complaints)
     if kind is None and (x or y or facets or title is not None or color != COLORS[0]):
@@ -74,6 +75,8 @@ def read(
         complaints.append(f"{names} are of one figure: choose it with --kind {'|'.join(KINDS)}")
     if to is not None and to.suffix:
         suffix = _one_of("--to: a file that ends in", to.suffix.removeprefix("."), FORMATS, complaints)
+        if formats is not None and suffixes != [suffix]:
+            complaints.append(f"--to {to}: ends in {suffix}, and --format is {formats}: leave one of them out")
         suffixes = [suffix]
         if kind is None:
             complaints.append(f"--to {to}: one file is for one figure: choose it with --kind {'|'.join(KINDS)}")
