@@ -29,7 +29,7 @@ format: $(STAMP)
 	$(BIN)/python -m normexp.reference $(TABLES)
 
 # The article's claims, each run that they need, every verdict, and the report: results/article/REPORT.md and report.html,
-# with all runs packed small; about seven hours on two cores. The quick one, eight minutes, takes one seed and 3 % of the
+# with all runs packed small; about eight hours on two cores. The quick one, eight minutes, takes one seed and 3 % of the
 # steps, into results/article-quick: it shows that all of it works, and settles nothing. Runs that are packed are not
 # made again.
 article: $(STAMP)
