@@ -12,6 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import records
+from stored import saved
 
 from normexp.cli import app
 from normexp.errors import UserError
@@ -28,18 +29,13 @@ def store(tmp_path: Path) -> Store:
     """Two rates by three seeds: learned and plateau, and a cell of dead and pending ones."""
     plan = records.plan(
         {"lr": [1e-3, 1e-2], "seed": [0, 1, 2]},
+        name="swept",
         title=HOSTILE,
         pivot=Pivot(rows=("lr",), columns=("norm",)),
         width=8,
         depth=2,
     )
-    store = Store(tmp_path / "swept")
-    store.begin(plan, [], force=False)
-    for config, how in zip(plan.configs.values(), ENDS, strict=True):
-        record = records.end(config, how)
-        if record is not None:
-            store.write(record)
-    return store
+    return saved(tmp_path, plan, ENDS)
 
 
 def files(name: str, store: Store) -> dict[str, bytes]:
