@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from benchmarks.harness import say, say_machine, seconds, spread, write_csv
 from benchmarks.work import WithData
@@ -26,7 +27,6 @@ from normexp.execute.events import Finished
 from normexp.execute.processes import processes
 from normexp.execute.worker import Job
 from normexp.results.store import Store
-from normexp.run import RunConfig
 from normexp.sweep import check_tasks
 
 Row = dict[str, object]
@@ -40,10 +40,14 @@ POINTS_A_SEED = 10
 
 def overhead_of_runs(runs: int) -> Iterator[float]:
     """Seconds of each run outside data, steps and evaluations; the first also starts what workers are forked from."""
-    configs = [RunConfig(depth=20, steps=10, eval_every=10, seed=seed) for seed in range(runs)]
+    values: dict[str, Any] = {"depth": 20, "steps": 10, "eval_every": 10, "seed": list(range(runs))}
+    plan = grid.plan_of(name="runs", title="Overhead", groups=[("", values)])
+    configs = list(plan.configs.values())
     job = WithData(Job(losses=check_tasks(configs)))
     with tempfile.TemporaryDirectory() as folder:
-        store, last = Store(Path(folder)), time.perf_counter()
+        store = Store(Path(folder) / plan.folder)
+        store.begin(plan, (), force=False)
+        last = time.perf_counter()
         for event in processes(configs, jobs=1, work=job):
             if isinstance(event, Finished):
                 store.write(event.record)

@@ -13,6 +13,7 @@ import torch
 
 from benchmarks.environments import OURS
 from benchmarks.harness import spread
+from benchmarks.overhead import measured
 from benchmarks.peers import network as peer
 from benchmarks.sweep import LOOP, MIXERS, NORMS, TOOLS, Grid, ToolFailed, calm, timed
 from normexp.config.grid import plan
@@ -132,3 +133,10 @@ def test_spread_stays_within_the_values() -> None:
     assert spread([4.0, 2.0]) == (3.0, 2.5, 3.5)
     assert spread([1.0, 9.0, 2.0]) == (2.0, 1.5, 5.5)
     assert spread([2.0]) == (2.0, 2.0, 2.0)
+
+
+@pytest.mark.slow
+def test_overhead_is_measured_of_few_runs_as_of_many() -> None:
+    rows = list(measured(runs=2, short=2, stored=10, repeats=1))
+    assert [row["what"] for row in rows] == ["run", "short", "resume", "report", "list"]
+    assert all(float(str(row["median"])) > 0 for row in rows)
