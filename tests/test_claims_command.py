@@ -159,6 +159,18 @@ def test_reports_and_json_are_of_the_file_as_accepted(folder: Path, ran: Result)
     assert "the file expects" not in (folder / "results" / "mine" / "REPORT.md").read_text()
 
 
+def test_a_file_that_cannot_be_written_still_gets_its_report(folder: Path, ran: Result) -> None:
+    assert ran.exit_code == 0
+    text = CLAIMS.replace("expected: only when", "expected: &word reproduced\n    note: *word")
+    (folder / "anchored.yaml").write_text(text)
+    page = folder / "results" / "mine" / "REPORT.md"
+    page.unlink(missing_ok=True)
+    done = run(folder, "anchored.yaml", "--out", "results/mine", "--accept", "--report")
+    assert "of mine.learns, expected: only when" in str(done.exception)
+    assert "the file expects reproduced" in page.read_text()
+    assert (folder / "anchored.yaml").read_text() == text
+
+
 def test_quick_runs_are_other_runs_and_settle_nothing(folder: Path, ran: Result) -> None:
     """In the very folder of the full ones, and expected to be otherwise."""
     assert ran.exit_code == 0

@@ -86,16 +86,22 @@ def claims(
         show(view.detail(verdicts[0], trial.commands(file, verdicts[0].claim, folder, shortened)))
     elif not json:
         show(view.listing(verdicts, file.title))
+    refused = None
     if accept:
-        accepted = acceptance.accept(file, verdicts)
-        with aside:
-            show(f"{file.path}: {plural(len(accepted), 'verdict')} written as expected")
-        file, verdicts = acceptance.read_again(file, verdicts)
+        try:
+            accepted = acceptance.accept(file, verdicts)
+            with aside:
+                show(f"{file.path}: {plural(len(accepted), 'verdict')} written as expected")
+            file, verdicts = acceptance.read_again(file, verdicts)
+        except UserError as fault:
+            refused = fault  # what was run for hours still gets its report
     if json:
         show_json(view.as_data(file, verdicts))
     if not one and (report or (run and len(chosen) == len(file.claims))):
         with aside:
             _report(file, verdicts, folder, shortened, redraw=not run)
+    if refused is not None:
+        raise refused
     differs = any(verdict.differs for verdict in verdicts)
     raise typer.Exit(failed or (EXIT_VERDICT_DIFFERS if differs else 0))
 
