@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
+from normexp.labels import plural
 from normexp.plan import Plan
-from normexp.record import CurveRow, Result, RunRecord, SignalRow
+from normexp.record import COMPARED, CurveRow, Result, RunRecord, SignalRow
 from normexp.results import manifest
-from normexp.views.labels import plural
-from normexp.views.report import COMPARED
 from normexp.views.repro import compare
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from normexp import agreement
 from normexp.errors import EXIT_RUNS_FAILED, UserError, at_most
 from normexp.interrupt import Stopped, stoppable
+from normexp.labels import plural
 from normexp.plan import Plan
 from normexp.record import RunRecord, Status
 from normexp.results import library
 from normexp.results.lock import driver_lock
 from normexp.results.store import StorageError, Store
 from normexp.views import report, shards
-from normexp.views.labels import plural
 from normexp.views.report import Report
 
 MOST_TOLD = 20

@@ -12,6 +12,8 @@ from normexp.run import RunConfig
 
 STEP, PLAIN = "step", "plain"
 """In an environment: autograd made every step of the run."""
+COMPARED = ("normexp", "torch", "numpy", "cpu_capability", "torch_threads")
+"""What of a run's environment must agree for losses to be comparable bit by bit."""
 TODAY = -1
 """As the numerics of a record: those of this program."""
 

@@ -13,6 +13,7 @@ from drawn import cut_off, legend, torn_plan
 from matplotlib.text import Text
 from PIL import Image
 
+from normexp.labels import CONTROL
 from normexp.plan import Plan
 from normexp.record import RunRecord, Traces
 from normexp.results.store import Store
@@ -24,7 +25,6 @@ from normexp.views.figures.kinds import KINDS
 from normexp.views.figures.linestyle import line_styles
 from normexp.views.figures.look import DARK, LIGHT, THEMES, WIDTHS, Look
 from normexp.views.figures.panels import LABELS
-from normexp.views.labels import CONTROL
 
 
 @pytest.fixture

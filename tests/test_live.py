@@ -10,8 +10,8 @@ import records
 from rich.console import Console
 
 from normexp.execute.events import Finished, Progress, Started
+from normexp.labels import duration
 from normexp.record import Status
-from normexp.views.labels import duration
 from normexp.views.live import View, names_of, result_line
 from normexp.views.runlines import elided
 from normexp.views.tally import Tally

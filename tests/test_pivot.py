@@ -8,8 +8,8 @@ import pytest
 import records as made
 from records import runs_of, seeds
 
+from normexp.labels import listed, loss_text, range_text, value_text
 from normexp.plan import Pivot, Published
-from normexp.views.labels import listed, loss_text, range_text, value_text
 from normexp.views.pivot import cell_text, pivot
 from normexp.views.summary import cells
 

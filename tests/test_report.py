@@ -17,6 +17,7 @@ from stored import saved
 from normexp.errors import UserError
 from normexp.execute import worker
 from normexp.plan import Pivot, Published
+from normexp.record import COMPARED
 from normexp.results.store import Store
 from normexp.views import report
 from normexp.views.console import console, encodable, output
@@ -63,7 +64,7 @@ def test_markdown_says_what_a_reader_must_know(tmp_path: Path) -> None:
     assert "different torch_threads: 1 and 2" in report.rebuild(store).markdown.replace("\\_", "_")
 
 
-@pytest.mark.parametrize("name", report.COMPARED)
+@pytest.mark.parametrize("name", COMPARED)
 def test_another_environment_is_told_by_the_names_that_workers_store(name: str) -> None:
     assert set(worker.environment()) == set(made.ENVIRONMENT)
     first, second = made.plan({"norm": ["ln", "rms"]}).configs.values()

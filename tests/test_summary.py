@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from records import runs_of, seeds
 
+from normexp.interval import half_interval
 from normexp.record import Outcome
 from normexp.views.conclusion import conclusion
 from normexp.views.pivot import cell_text
-from normexp.views.summary import best, by_loss, cells, half_interval, summarize
+from normexp.views.summary import best, by_loss, cells, summarize
 
 OUTCOMES = [outcome.value for outcome in Outcome]
 BLOWN_UP = ("unsettled", "diverged", "nan@3", "inf@12")

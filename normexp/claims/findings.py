@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from normexp.claims.claim import Finding, Selection
 from normexp.claims.wording import LOSS, lead, selection_text, side_names, spread_text
+from normexp.interval import half_interval
 from normexp.keys import Value
+from normexp.labels import loss_text, plural, range_text, value_text
 from normexp.record import Outcome, Status
 from normexp.run import KEYS
-from normexp.views.labels import loss_text, plural, range_text, value_text
-from normexp.views.summary import half_interval
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,8 +12,8 @@ from normexp.claims.claim import NOTHING, Finding, Selection
 from normexp.claims.findings import Cell
 from normexp.claims.wording import LOSS, lead, measure_text, selection_text, side_names, spread_text
 from normexp.keys import Value
+from normexp.labels import loss_text, plural, value_text
 from normexp.sensitivity import sensitivity as loss_sensitivity
-from normexp.views.labels import loss_text, plural, value_text
 
 if TYPE_CHECKING:
     import pandas as pd

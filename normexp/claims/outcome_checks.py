@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from normexp.claims import findings as of
 from normexp.claims.claim import NOTHING, Finding, Selection
 from normexp.keys import Value
+from normexp.labels import listed, plural, range_text, value_text
 from normexp.record import Outcome
-from normexp.views.labels import listed, plural, range_text, value_text
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,7 +15,7 @@ from normexp.claims.parameters import COUNT, READERS, SWITCH, Values
 from normexp.config.sweepfile import LONGEST_NAME, bad_name, text_of
 from normexp.config.yamlfile import Entry, Notes, Source, is_null, nearest
 from normexp.errors import UserError
-from normexp.views.labels import plural
+from normexp.labels import plural
 
 TOP = ("name", "title", "sweeps", "settings", "claims")
 ALWAYS = ("id", "section", "text", "stated", "kind")

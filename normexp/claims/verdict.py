@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from normexp.claims.claim import Claim, Finding, Kind, Word
-from normexp.views.labels import listed
+from normexp.labels import listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

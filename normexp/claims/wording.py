@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 
 from normexp.claims.claim import Selection
-from normexp.views.labels import loss_text, value_text
+from normexp.labels import loss_text, value_text
 
 LOSS = "final_val_loss"
 """The measure that is meant where none is named."""

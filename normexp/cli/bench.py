@@ -43,6 +43,7 @@ def bench(
     from normexp.execute.heap import keep_freed_memory
     from normexp.execute.jobs import default_jobs
     from normexp.execute.machine import load
+    from normexp.labels import plural
     from normexp.results.atomic import below, make_folder, write_atomically
     from normexp.results.store import Store
     from normexp.timing import STEP, timings
@@ -50,7 +51,6 @@ def bench(
     from normexp.views.console import Uncut
     from normexp.views.figures.benchfigure import draw
     from normexp.views.figures.canvas import render
-    from normexp.views.labels import plural
 
     processors, folder = default_jobs(), below(out, FOLDER)
     request = read(shapes, threads, overrides or (), processors)

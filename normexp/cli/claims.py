@@ -63,8 +63,8 @@ def claims(
     from normexp.cli.jsonout import show_json
     from normexp.cli.show import show
     from normexp.errors import EXIT_VERDICT_DIFFERS, UserError
+    from normexp.labels import plural
     from normexp.views import claims as view
-    from normexp.views.labels import plural
 
     if checks:
         show(view.vocabulary())

@@ -99,9 +99,9 @@ def _begun(search: Search, options: Options) -> tuple[Mapping[str, RunRecord], P
 def _show_dry_run(search: Search, plan: Plan, stored: Mapping[str, RunRecord], options: Options) -> None:
     from normexp import estimate
     from normexp.cli.show import show
+    from normexp.labels import duration, plural
     from normexp.sweep import check
     from normexp.views.edge import asked_text
-    from normexp.views.labels import duration, plural
 
     check(plan, options)
     todo = [config for run_id, config in plan.configs.items() if run_id not in stored]

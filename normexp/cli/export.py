@@ -22,11 +22,11 @@ def export(
 ) -> None:
     """Write a sweep's tables for a paper, its runs and curves as tables, or event files for TensorBoard."""
     from normexp.cli.show import say, show
+    from normexp.labels import plural
     from normexp.results import exported
     from normexp.results.store import Store
     from normexp.views import report as reports
     from normexp.views.export import exporter
-    from normexp.views.labels import plural
 
     row, store = exporter(to), Store(folder)
     report = reports.read(store)

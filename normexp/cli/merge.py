@@ -21,9 +21,9 @@ def merge(
 ) -> None:
     """Join the shards of a sweep into one folder, every run once; where two have other numbers, nothing is written."""
     from normexp.cli.show import say, show
+    from normexp.labels import plural
     from normexp.merge import merge as join
     from normexp.views import console
-    from normexp.views.labels import plural
 
     merged = join(folders, out, tuple(sys.argv))
     for warning in merged.warnings:

@@ -19,10 +19,10 @@ def pack(folder: Folder, plugin: common.Plugins = None) -> None:
     """
     from normexp.cli.show import say, show
     from normexp.errors import EXIT_OK, EXIT_RUNS_FAILED, UserError
+    from normexp.labels import plural
     from normexp.results import library
     from normexp.results import pack as packing
     from normexp.results.store import Store
-    from normexp.views.labels import plural
 
     stores = [Store(folder)] if Store(folder).exists() else list(library.sweeps(folder))
     if not stores:
@@ -52,8 +52,8 @@ def unpack(folder: Folder, plugin: common.Plugins = None) -> None:
 
 def restore(path: Path) -> str:
     """Unpack one file; what came of it."""
+    from normexp.labels import plural
     from normexp.results import pack as packing
-    from normexp.views.labels import plural
 
     restored = packing.unpack(path)
     kept = f", {restored.kept} there already" if restored.kept else ""

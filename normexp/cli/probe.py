@@ -65,9 +65,9 @@ def probe(
 def _initial(request: Request) -> Iterator[Probed]:
     """Every network and seed; what stands under several names is measured once."""
     from normexp.cli.show import say
+    from normexp.labels import plural
     from normexp.probed import Probed
     from normexp.training.inspection import inspect
-    from normexp.views.labels import plural
 
     known: dict[str, list[SignalRow]] = {}
     for name, points in request.networks.items():
@@ -97,8 +97,8 @@ def _stored(out: Path, name: str) -> Iterator[Probed]:
 def _trained(store: Store, record: RunRecord) -> Trainer:
     """The network that a done run ended with, from its weights if they are stored, else trained again."""
     from normexp.cli.show import say
+    from normexp.labels import plural
     from normexp.training.trained import restore, retrain
-    from normexp.views.labels import plural
 
     path, weights = store.weights(record.run_id)
     if weights is not None:

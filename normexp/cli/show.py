@@ -9,12 +9,12 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from normexp import estimate
+from normexp.labels import duration, plural
 from normexp.plan import Plan
 from normexp.results import library
 from normexp.results.store import Store
 from normexp.sweep import check, run_sweep
 from normexp.views import collapse, console, report, shards
-from normexp.views.labels import duration, plural
 from normexp.views.live import View, ended_text, names_of
 from normexp.views.livecollapse import CollapseView
 from normexp.work import Options, work_of

@@ -12,8 +12,8 @@ from normexp.config.overrides import read_overrides
 from normexp.config.yamlfile import Notes
 from normexp.errors import UserError
 from normexp.keys import Value
+from normexp.labels import values_text
 from normexp.run import RunConfig
-from normexp.views.labels import values_text
 
 Found = TypeVar("Found")
 

@@ -10,10 +10,10 @@ from normexp.config.overrides import read_overrides, slug
 from normexp.config.yamlfile import Notes, nearest
 from normexp.errors import UserError
 from normexp.keys import Value
+from normexp.labels import heading, plural
 from normexp.plan import Plan, Point
 from normexp.probed import QUANTITIES
 from normexp.run import KEYS
-from normexp.views.labels import heading, plural
 
 NAME = "probe"
 SEEDS = 3

@@ -9,8 +9,8 @@ from typing import Any
 from normexp.config.yamlfile import bounded
 from normexp.errors import UserError
 from normexp.keys import Value
+from normexp.labels import values_text
 from normexp.run import INTERACTING, KEYS, RunConfig
-from normexp.views.labels import values_text
 
 FREE = tuple(name for name in KEYS if name not in INTERACTING)
 """Keys that change nothing but themselves."""

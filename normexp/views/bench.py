@@ -9,8 +9,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from normexp.labels import plural
 from normexp.timing import BOTH, FORWARD, STEP, Timing
-from normexp.views.labels import plural
 from normexp.views.pivot import TextTable
 
 MANY_US = 1e4

@@ -16,8 +16,8 @@ from normexp.claims.claim import ClaimFile, Finding, Kind, Word
 from normexp.claims.computed import COMPUTED
 from normexp.claims.measures import MEASURES, OF_ROW
 from normexp.claims.verdict import Verdict
+from normexp.labels import listed, plural
 from normexp.views.console import WIDE, Encodable, Uncut, encodable
-from normexp.views.labels import listed, plural
 from normexp.views.pivot import TextTable
 
 COLUMNS = (("claim", 28, None), ("verdict", 18, None), ("it says", None, 4), ("stated", None, 2), ("measured", None, 6))

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from normexp.config import grid
 from normexp.config.overrides import slug
 from normexp.keys import Value
+from normexp.labels import listed, loss_text, plural, range_text, value_text
 from normexp.plan import Plan, Point
 from normexp.record import Outcome, RunRecord, Traces, sizes_by_step
 from normexp.run import KEYS
 from normexp.settings import SETTINGS
-from normexp.views.labels import listed, loss_text, plural, range_text, value_text
 from normexp.views.pivot import TextTable
 from normexp.views.tables import PENDING
 

@@ -8,10 +8,10 @@ from rich.console import Group, RenderableType
 
 from normexp.errors import at_most
 from normexp.keys import Value
+from normexp.labels import loss_text, plural, value_text, values_text
 from normexp.plan import Point
 from normexp.views.comparison import CellDifference, Change, Comparison, Differing
 from normexp.views.console import Encodable, Uncut
-from normexp.views.labels import loss_text, plural, value_text, values_text
 from normexp.views.pairing import Values
 from normexp.views.pivot import TextTable, cell_text
 from normexp.views.tables import PENDING

@@ -9,12 +9,12 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 
+from normexp.labels import loss_text
 from normexp.record import CurveRow, RunRecord
 from normexp.run import KEYS
 from normexp.views.compare import differing
 from normexp.views.comparison import Differing
 from normexp.views.console import Encodable, Uncut
-from normexp.views.labels import loss_text
 from normexp.views.pivot import TextTable
 
 MEASURED = ("train_loss", "grad_norm", "val_loss")

@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from normexp.interval import half_interval
 from normexp.keys import Value
 from normexp.record import SURVIVED, Status
 from normexp.run import KEYS
 from normexp.views.pairing import Pair, Pairing, Side, Values, pairing
-from normexp.views.summary import Cell, Run, final_loss, half_interval, losses_of, result_word
+from normexp.views.summary import Cell, Run, final_loss, losses_of, result_word
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

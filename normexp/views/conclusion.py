@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from normexp.keys import Value
+from normexp.labels import listed, loss_text, plural, range_text, value_text, values_text
 from normexp.plan import Plan
 from normexp.record import FAILED, Outcome, Status
-from normexp.views.labels import listed, loss_text, plural, range_text, value_text, values_text
 from normexp.views.summary import Cell, Run, best, cells, fraction
 
 if TYPE_CHECKING:

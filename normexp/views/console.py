@@ -11,7 +11,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from normexp.views.labels import shown
+from normexp.labels import shown
 from normexp.views.markdown import NO_RUNS, cell_table, reference_losses
 from normexp.views.pivot import TextTable
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from normexp.views.labels import loss_text
+from normexp.labels import loss_text
 from normexp.views.pivot import TextTable
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from normexp.bisection import Finding, Number
 from normexp.edge import Edge, Question, Share
+from normexp.labels import listed, plural, value_text, values_text
 from normexp.record import RunRecord
 from normexp.search import Search
 from normexp.views import tables
-from normexp.views.labels import listed, plural, value_text, values_text
 from normexp.views.pivot import TextTable
 
 if TYPE_CHECKING:

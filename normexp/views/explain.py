@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable
 
 from normexp.keys import Value
+from normexp.labels import loss_text, value_text
 from normexp.record import Outcome, RunRecord
 from normexp.run import KEYS, RunConfig
-from normexp.views.labels import loss_text, value_text
 
 
 def story(record: RunRecord, others: Iterable[RunRecord]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from normexp.views.labels import shown
+from normexp.labels import shown
 from normexp.views.pivot import TextTable
 
 SPECIAL = {

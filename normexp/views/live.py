@@ -16,11 +16,11 @@ from rich.table import Table
 from rich.text import Text
 
 from normexp.execute.events import Event, Finished
+from normexp.labels import duration, loss_text, values_text
 from normexp.plan import Plan
 from normexp.record import Outcome, RunRecord, Status
 from normexp.run import RunConfig
 from normexp.views.console import encodable
-from normexp.views.labels import duration, loss_text, values_text
 from normexp.views.runlines import RunLines
 from normexp.views.tally import Tally
 

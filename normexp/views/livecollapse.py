@@ -12,11 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from normexp.execute.events import Event, Finished
+from normexp.labels import loss_text
 from normexp.record import Death, RunRecord, sizes_by_step
 from normexp.run import RunConfig
 from normexp.views.bars import BROKEN, bar, drawable, sparkline
 from normexp.views.collapse import NORM_NAMES
-from normexp.views.labels import loss_text
 from normexp.views.live import View
 from normexp.views.runlines import QUIETEST
 from normexp.views.tally import Running

@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from normexp.labels import loss_text, range_text, shown, value_text
 from normexp.plan import Plan
 from normexp.record import REFERENCES, Outcome
-from normexp.views.labels import loss_text, range_text, shown, value_text
 from normexp.views.pivot import TextTable
 from normexp.views.summary import by_loss
 

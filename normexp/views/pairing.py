@@ -12,10 +12,10 @@ from itertools import product
 
 from normexp.errors import UserError
 from normexp.keys import Value
+from normexp.labels import values_text
 from normexp.plan import LABEL, Plan, Point
 from normexp.record import RunRecord
 from normexp.run import KEYS
-from normexp.views.labels import values_text
 from normexp.views.summary import Run
 from normexp.views.tables import runs
 

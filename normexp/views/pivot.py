@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from normexp.keys import Value
+from normexp.labels import heading, loss_text, range_text, value_text, values_text
 from normexp.plan import Plan, Published
 from normexp.record import Outcome, Status
-from normexp.views.labels import heading, loss_text, range_text, value_text, values_text
 from normexp.views.summary import Cell, Run, cells, final_loss, result_word
 
 if TYPE_CHECKING:

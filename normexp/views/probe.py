@@ -9,9 +9,9 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from normexp.labels import plural, range_text
 from normexp.probed import QUANTITIES, Probed
 from normexp.run import KEYS
-from normexp.views.labels import plural, range_text
 from normexp.views.pivot import TextTable
 
 SHOWN = (

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from normexp.errors import EXIT_OK, EXIT_RUNS_FAILED, UserError, at_most
+from normexp.labels import listed, plural
 from normexp.plan import Plan
-from normexp.record import RunRecord, Status, Traces
+from normexp.record import COMPARED, RunRecord, Status, Traces
 from normexp.results import reportfiles
 from normexp.results.store import FIGURES, Store
 from normexp.views import shards, tables
 from normexp.views.conclusion import conclusion
-from normexp.views.labels import listed, plural
 from normexp.views.markdown import document, table_text
 from normexp.views.pages import sweeppage
 from normexp.views.pages.webpage import html
@@ -27,8 +27,6 @@ from normexp.views.summary import summarize
 if TYPE_CHECKING:
     import pandas as pd
 
-COMPARED = ("normexp", "torch", "numpy", "cpu_capability", "torch_threads")
-"""What of a run's environment must agree for losses to be comparable bit by bit."""
 NAMED_STRAYS = 5
 _drawing = threading.Lock()
 """Held while a figure is drawn: matplotlib's settings belong to the whole process, and sweeps may run in threads."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.text import Text
 
+from normexp.labels import duration, loss_text
 from normexp.views.bars import drawable, levels, sparkline
 from normexp.views.console import encodable
-from normexp.views.labels import duration, loss_text
 from normexp.views.tally import Running, Tally
 
 CURVE = 16

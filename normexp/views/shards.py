@@ -9,9 +9,9 @@ from pathlib import Path
 
 from normexp import plugins
 from normexp.errors import at_most
+from normexp.labels import listed, plural
 from normexp.plan import Plan
 from normexp.shard import Shard, of_run
-from normexp.views.labels import listed, plural
 
 NAMED_RUNS = 5
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from normexp.interval import half_interval
 from normexp.keys import Value
 from normexp.plan import Plan, Point
 from normexp.record import FAILED, REFERENCES, SURVIVED, Losses, Outcome, Status
@@ -149,10 +150,3 @@ def _losses(cell: Cell) -> dict[str, Any]:
         row |= {"std_val_loss": statistics.stdev(losses)}
         row |= {"low95_val_loss": row["mean_val_loss"] - half, "high95_val_loss": row["mean_val_loss"] + half}
     return row
-
-
-def half_interval(values: Sequence[float]) -> float:
-    """Half the width of the 95 % t-interval of a mean, of two values or more."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(len(values) - 1, 0.975)) * statistics.stdev(values) / math.sqrt(len(values))

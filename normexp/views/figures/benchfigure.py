@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
+from normexp.labels import plural
 from normexp.timing import Timing
 from normexp.views.bench import Series, series
 from normexp.views.figures.canvas import MARKERS, PLAIN_NUMBERS
 from normexp.views.figures.chartaxes import name_ticks
 from normexp.views.figures.look import Look
 from normexp.views.figures.panelgrid import columns_of, panel_grid
-from normexp.views.labels import plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

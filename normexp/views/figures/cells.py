@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from normexp.errors import UserError
 from normexp.keys import Value
+from normexp.labels import listed
 from normexp.plan import LABEL
 from normexp.record import Status
 from normexp.sensitivity import sensitivity
@@ -28,7 +29,6 @@ from normexp.views.figures.chart import (
 )
 from normexp.views.figures.choice import Choice, Source, check_axis, checked_facets, omitted_note, texts_of
 from normexp.views.figures.panels import PANELS, Texts, place
-from normexp.views.labels import listed
 from normexp.views.summary import Cell, Run, final_loss, losses_of, result_word
 
 MEASURES = {

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from normexp.keys import Value
+from normexp.labels import value_text
 from normexp.record import Losses, Outcome
 from normexp.views.figures.panels import Texts
-from normexp.views.labels import value_text
 from normexp.views.tables import frame
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from normexp.keys import Value
+from normexp.labels import shown, value_text
 from normexp.views.figures.canvas import PLAIN_NUMBERS
 from normexp.views.figures.chart import LOG, LOSS, NAMES, SHARE, Axis, Chart
 from normexp.views.figures.look import Look
-from normexp.views.labels import shown, value_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,6 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from normexp.keys import Value
+from normexp.labels import loss_text, shown
 from normexp.record import Outcome
 from normexp.views.figures.canvas import ON_TOP, LossAxis, mark_references
 from normexp.views.figures.chart import LOSS, NAMES, TRAINING, Axis, Chart, Line, Spot
@@ -19,7 +20,6 @@ from normexp.views.figures.linestyle import Style, line_styles
 from normexp.views.figures.look import Look
 from normexp.views.figures.panelgrid import columns_of, panel_grid
 from normexp.views.figures.rim import Rim
-from normexp.views.labels import loss_text, shown
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from normexp.config.yamlfile import nearest
 from normexp.errors import UserError
 from normexp.keys import Value
+from normexp.labels import listed, plural, value_text
 from normexp.plan import LABEL, Plan
 from normexp.record import RunRecord, Traces
 from normexp.run import KEYS
 from normexp.views.figures.panels import Texts
-from normexp.views.labels import listed, plural, value_text
 from normexp.views.summary import Cell, cells
 
 if TYPE_CHECKING:

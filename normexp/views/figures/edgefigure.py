@@ -13,6 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from normexp.bisection import Finding
 from normexp.edge import Edge, Question, Share
+from normexp.labels import plural
 from normexp.record import RunRecord
 from normexp.results.store import Store
 from normexp.search import Search
@@ -30,7 +31,6 @@ from normexp.views.edge import (
 from normexp.views.figures.canvas import PLAIN_NUMBERS, render
 from normexp.views.figures.look import Look
 from normexp.views.figures.panelgrid import wrapped
-from normexp.views.labels import plural
 from normexp.views.markdown import escape, table_text
 from normexp.views.report import write_figure
 

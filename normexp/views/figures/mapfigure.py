@@ -11,12 +11,12 @@ from matplotlib.colors import ListedColormap, Normalize, to_rgb
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
+from normexp.labels import shown
 from normexp.record import FAILED, Outcome
 from normexp.views.figures.chart import Map, Square
 from normexp.views.figures.chartaxes import name_ticks
 from normexp.views.figures.look import Look
 from normexp.views.figures.panelgrid import columns_of, panel_grid
-from normexp.views.labels import shown
 from normexp.views.tables import PENDING
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+from normexp.labels import shown
 from normexp.views.figures.look import Look
-from normexp.views.labels import shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

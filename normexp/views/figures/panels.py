@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Generic, TypeVar
 
+from normexp.labels import values_text
 from normexp.plan import LABEL
-from normexp.views.labels import values_text
 
 LABELS = 14
 """Lines in a panel at most."""

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from normexp.errors import UserError
 from normexp.keys import Value
+from normexp.labels import listed
 from normexp.plan import LABEL
 from normexp.record import RunRecord
 from normexp.views.figures.chart import LINEAR, NAMES, Axis, Chart, Line, Spot, value_axis
 from normexp.views.figures.choice import Choice, Source, check_axis, checked_facets, omitted_note, texts_of
 from normexp.views.figures.panels import Texts, place
-from normexp.views.labels import listed
 
 TRAINING_ONLY = frozenset(
     [

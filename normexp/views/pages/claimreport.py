@@ -14,12 +14,12 @@ from normexp.claims.claim import ClaimFile, Kind, Word
 from normexp.claims.evidence import QUICK_SCALE, Evidence, plans
 from normexp.claims.files import called, folder_of
 from normexp.claims.verdict import Verdict
+from normexp.labels import plural
 from normexp.results import reportfiles
 from normexp.results.store import Store
 from normexp.views import report
 from normexp.views.claims import measured
 from normexp.views.claims import summary as counts
-from normexp.views.labels import plural
 from normexp.views.pages import takeaways
 from normexp.views.pages.page import Block, Commands, Grid, Heading, Page, Paragraph, Points
 from normexp.views.pages.sheets import Sheet, blocks, in_order, missing, settings

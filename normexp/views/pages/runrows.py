@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from normexp.keys import Value
+from normexp.labels import loss_text, value_text
 from normexp.outcome import RULES
 from normexp.plan import Plan
 from normexp.record import RunRecord, Traces
 from normexp.views.explain import facts
-from normexp.views.labels import loss_text, value_text
 from normexp.views.pages.page import Grid
 from normexp.views.pages.runcurves import run_curve
 from normexp.views.pivot import TextTable

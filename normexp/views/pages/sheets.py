@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from normexp.claims.claim import Claim
 from normexp.claims.verdict import Verdict
 from normexp.keys import Value
+from normexp.labels import loss_text, plural, value_text, values_text
 from normexp.plan import Plan
 from normexp.record import RunRecord
 from normexp.run import KEYS
 from normexp.views import tables
 from normexp.views.conclusion import conclusion
-from normexp.views.labels import loss_text, plural, value_text, values_text
 from normexp.views.markdown import reference_losses
 from normexp.views.pages.page import Block, Folded, Grid, Heading, Paragraph, Picture, Points, grids
 from normexp.views.pages.sweeppage import picture

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from normexp import plugins
 from normexp.keys import Value
+from normexp.labels import plural, value_text, values_text
 from normexp.outcome import RULES
 from normexp.plan import Plan
 from normexp.record import Traces
 from normexp.results.store import FIGURES
 from normexp.run import KEYS, RunConfig
 from normexp.views.figures.kinds import title_of
-from normexp.views.labels import plural, value_text, values_text
 from normexp.views.markdown import COUNTS, cell_table, reference_losses
 from normexp.views.pages.page import (
     Block,

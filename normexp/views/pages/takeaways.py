@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from normexp.claims.claim import Kind, Word
 from normexp.claims.verdict import Verdict
+from normexp.labels import listed, plural
 from normexp.views.claims import measured
-from normexp.views.labels import listed, plural
 from normexp.views.pages.page import Points
 
 MOST = 5

@@ -8,7 +8,7 @@ from html import escape as plain
 from typing import Any
 from urllib.parse import quote
 
-from normexp.views.labels import shown
+from normexp.labels import shown
 from normexp.views.markdown import escape, table_text
 from normexp.views.pages.page import Block, Commands, Folded, Grid, Heading, Page, Paragraph, Picture, Points
 

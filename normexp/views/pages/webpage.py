@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from html import escape
 from typing import Any
 
-from normexp.views.labels import shown
+from normexp.labels import shown
 from normexp.views.markdown import NO_RUNS
 from normexp.views.pages import pagefiles
 from normexp.views.pages.page import Block, Commands, Folded, Grid, Heading, Page, Paragraph, Picture, Points
