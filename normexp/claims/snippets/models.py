@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from normexp import models
 from normexp.claims.claim import Finding, Word
 from normexp.claims.snippets.figures import plain
+from normexp.labels import listed
 from normexp.models import Model
-from normexp.views.labels import listed
 
 TIMELINE = {
     "Transformer": ("LN", "post", "none"),
