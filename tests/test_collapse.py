@@ -7,6 +7,7 @@ import pytest
 from normexp.cli.collapse import collapse as command
 from normexp.record import Death, Losses, Outcome, Result, RunRecord, SignalRow, Status, Traces, Verdict
 from normexp.run import RunConfig
+from normexp.settings import SETTINGS
 from normexp.views import collapse
 
 PLAN = collapse.plan_of("as-a-transformer", {"depth": 20, "norm": "none"})
@@ -51,6 +52,22 @@ def test_a_normalized_network_has_one_twin_less() -> None:
     assert [(c.norm, c.seed, c.position) for c in plan.configs.values()] == [("ln", 4, "post"), ("rms", 4, "post")]
 
 
+@pytest.mark.parametrize(
+    ("given", "final_norm"),
+    [
+        ({"position": "pre"}, "ln"),
+        ({"position": "post"}, "none"),
+        ({"position": "post", "final_norm": "ln"}, "ln"),
+        ({"final_norm": "none"}, "none"),
+    ],
+)
+def test_the_articles_code_has_its_final_norm_at_pre_alone_unless_told_otherwise(
+    given: dict[str, str], final_norm: str
+) -> None:
+    plan = collapse.plan_of("as-written", {"norm": "rms", **given})
+    assert {config.final_norm for config in plan.configs.values()} == {final_norm}
+
+
 def test_all_died() -> None:
     dead = [(Outcome.NONFINITE, step, None) for step in (12, 33, 20)]
     told = collapse.verdict(PLAN, records({"none": dead, "ln": HEALTHY, "rms": HEALTHY}))
@@ -93,7 +110,8 @@ def test_what_was_trained_is_told_by_title_and_verdict() -> None:
 def test_help_tells_the_rate_of_each_setting() -> None:
     told = inspect.signature(command).parameters["setting"].annotation.__metadata__[0].help
     assert "lr is 1e-2 by default in as-a-transformer, 1e-3 in the others" in told
-    assert {name: 1e-2 if name == "as-a-transformer" else 1e-3 for name in collapse.SETTINGS} == collapse.RATES
+    rates = {name: row.collapse_lr for name, row in SETTINGS.items()}
+    assert rates == {name: 1e-2 if name == "as-a-transformer" else 1e-3 for name in SETTINGS}
 
 
 def test_without_a_finished_run_nothing_is_claimed() -> None:

@@ -8,8 +8,8 @@ from normexp.run import RunConfig
 from normexp.settings import SETTINGS
 from normexp.training.train import train
 
-TRANSFORMER = SETTINGS["as-a-transformer"]
-WRITTEN = SETTINGS["as-written"]
+TRANSFORMER = SETTINGS["as-a-transformer"].keys
+WRITTEN = SETTINGS["as-written"].keys_at("pre")
 
 
 def outcome(setting, **keys: object) -> Outcome:

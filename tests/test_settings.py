@@ -7,16 +7,14 @@ from normexp.run import RunConfig
 from normexp.settings import SETTINGS
 
 ARTICLE = sorted((Path(__file__).parent.parent / "configs" / "article").glob("*.yaml"))
-LABELS = {name.replace("-", " ").replace("transformer", "Transformer"): keys for name, keys in SETTINGS.items()}
-
-
+LABELS = {setting.label: setting for setting in SETTINGS.values()}
 TABLES = [path for path in ARTICLE if path.stem in ("6.2", "6.3")]
 
 
 @pytest.mark.parametrize("path", ARTICLE, ids=lambda path: path.stem)
 def test_a_label_of_the_articles_configs_is_a_setting(path: Path) -> None:
     for point in grid.plan(sweepfile.load(path)).points:
-        setting = LABELS[point.label]
+        setting = LABELS[point.label].keys
         assert {key: getattr(point.config, key) for key in ("mixer", "init")} == {
             key: setting[key] for key in ("mixer", "init")
         }
@@ -27,10 +25,11 @@ def test_the_articles_tables_ask_every_question_in_each_setting(path: Path) -> N
     plan = grid.plan(sweepfile.load(path))
     asked: dict[str, list[tuple[object, ...]]] = {label: [] for label in LABELS}
     for point in plan.points:
-        for key, value in LABELS[point.label].items():
-            if key == "final_norm" and point.config.position == "post":
-                value = "none"
+        setting, position = LABELS[point.label], point.config.position
+        for key, value in setting.keys_at(position).items():
             assert point.values.get(key, getattr(point.config, key)) == value
+        if setting.pre_final_norm and position != "pre":
+            assert point.values.get("final_norm", point.config.final_norm) == "none"
         asked[point.label].append(
             tuple(point.values[key] for key in ("depth", "norm", "position", "lr", "warmup") if key in point.values)
         )
@@ -40,5 +39,13 @@ def test_the_articles_tables_ask_every_question_in_each_setting(path: Path) -> N
 
 
 def test_as_written_keeps_its_final_norm_without_a_norm() -> None:
-    assert RunConfig(norm="none", **SETTINGS["as-written"]).final_norm == "ln"
-    assert RunConfig(norm="none", **SETTINGS["as-described"]).final_norm == "none"
+    assert RunConfig(norm="none", **SETTINGS["as-written"].keys_at("pre")).final_norm == "ln"
+    assert RunConfig(norm="none", **SETTINGS["as-described"].keys_at("pre")).final_norm == "none"
+
+
+def test_as_written_has_no_final_norm_at_another_position() -> None:
+    assert RunConfig(norm="ln", position="post", **SETTINGS["as-written"].keys_at("post")).final_norm == "none"
+
+
+def test_the_words_of_the_settings() -> None:
+    assert list(SETTINGS) == ["as-a-transformer", "as-described", "as-written"]

@@ -20,7 +20,6 @@ TWINS = ("ln", "rms")
 NORM_NAMES = {"ln": "LN", "rms": "RMSNorm", "none": "no norm"}
 DEFAULTS: Mapping[str, Value] = {"steps": 400, "eval_every": 50}
 QUESTION = "Does this network collapse? "
-RATES = {"as-a-transformer": 1e-2, "as-described": 1e-3, "as-written": 1e-3}
 SEEDS = (0, 1, 2)
 SHOWN_LAYERS = 8
 LAST_STEPS = 4
@@ -31,20 +30,21 @@ FAIR_SHARE = 0.5
 
 def plan_of(setting: str, given: Mapping[str, Value]) -> Plan:
     """The network of the given keys in a setting, three seeds, and its LN and RMSNorm twins, which train beside it."""
-    values: dict[str, Value] = {"lr": RATES[setting], **DEFAULTS, **SETTINGS[setting], **given}
+    row = SETTINGS[setting]
+    keys = row.keys_at(given.get("position", KEYS["position"].default))
+    values: dict[str, Value] = {"lr": row.collapse_lr, **DEFAULTS, **keys, **given}
     norm = values.pop("norm", "none")
     norms = list(dict.fromkeys((norm, *TWINS)))
     seeds = [values.pop("seed")] if "seed" in values else list(SEEDS)
     name = f"collapse+{setting}" + slug(sorted(f"{key}={value}" for key, value in given.items()), LONGEST_SLUG)
-    title = QUESTION + _trained(setting, values)
+    title = QUESTION + _trained(row.label, values)
     return grid.plan_of(name=name, title=title, groups=[("", {**values, "seed": seeds, "norm": norms})])
 
 
-def _trained(setting: str, values: Mapping[str, Value]) -> str:
+def _trained(label: str, values: Mapping[str, Value]) -> str:
     """`20 layers, lr 0.01, 400 steps, as a Transformer`."""
     depth, lr, steps = (values.get(key, KEYS[key].default) for key in ("depth", "lr", "steps"))
-    where = setting.replace("-", " ").replace("transformer", "Transformer")
-    return f"{plural(depth, 'layer')}, lr {value_text('lr', lr)}, {plural(steps, 'step')}, {where}"
+    return f"{plural(depth, 'layer')}, lr {value_text('lr', lr)}, {plural(steps, 'step')}, {label}"
 
 
 def verdict(plan: Plan, records: Mapping[str, RunRecord]) -> str:

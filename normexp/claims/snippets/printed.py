@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from normexp import settings
 from normexp.claims.claim import Finding
 from normexp.claims.snippets.figures import Seen, circumstances
 from normexp.keys import Value
@@ -15,11 +16,7 @@ from normexp.nn.norms import make_norm
 from normexp.run import RunConfig
 
 SETTINGS: Mapping[str, Mapping[str, Value]] = MappingProxyType(
-    {
-        "as written": {"mixer": "linear", "init": "torch", "order": 1},
-        "as described": {"mixer": "mean", "init": "torch"},
-        "as a Transformer": {"mixer": "attention", "init": "xavier"},
-    }
+    {setting.label: setting.keys for setting in reversed(settings.SETTINGS.values())}
 )
 
 
