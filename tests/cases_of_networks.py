@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from calculations import Made, layered, printed_digits, reading, streaming, table
 
 from normexp.claims.snippets import deepnorm, gradients, models, residual, skeleton, stream
 from normexp.models import load as load_models
+
+
+def few(**changed: dict[str, str]) -> list[Any]:
+    """Three models of the table, whose positions are those of the claim."""
+    return [model for model in table(**changed) if model.model in ("BERT", "GPT-2", "T5")]
+
 
 CASES: dict[str, tuple[list[Made], list[Made]]] = {
     "gradients.top_heavy": (
@@ -44,8 +52,12 @@ CASES: dict[str, tuple[list[Made], list[Made]]] = {
         [lambda: models.timeline(0)],
     ),
     "models.post_to_pre": (
-        [lambda: models.post_to_pre(0, [model for model in load_models() if model.model in ("BERT", "GPT-2", "T5")])],
-        [lambda: models.post_to_pre(0), lambda: models.post_to_pre(0, [])],
+        [lambda: models.post_to_pre(0, few())],
+        [
+            lambda: models.post_to_pre(0),
+            lambda: models.post_to_pre(0, few(BERT={"position": "pre"})),
+            lambda: models.post_to_pre(0, []),
+        ],
     ),
     "models.rms_replaces": (
         [lambda: models.rms_replaces(0)],

@@ -71,6 +71,10 @@ class TestData:
         assert empty
         assert {cell.checked for cell in empty} == {Checked.UNVERIFIED}
 
+    def test_the_docs_tell_how_many_there_are(self) -> None:
+        text = (Path(__file__).parent.parent / "docs" / "weights.md").read_text("utf-8")
+        assert f"how {len(MODELS)} mainstream models normalize" in text
+
     def test_the_text_is_ascii(self) -> None:
         """So that CSV is the same in every encoding of the output."""
         assert FILE.read_text("utf-8").isascii()
@@ -116,7 +120,7 @@ class TestSelect:
         with pytest.raises(UserError) as caught:
             select(MODELS, ["bert", "elmo"], norm="foo", position="bar")
         elmo, foo, bar = caught.value.complaints
-        assert "'elmo'" in elmo and "GPT-2; T5" in elmo and "bert'" not in elmo  # noqa: PT018
+        assert "'elmo'" in elmo and "GPT-2; XLNet" in elmo and "bert'" not in elmo  # noqa: PT018
         assert foo == "no model has a norm like 'foo': there are LN; RMS; LN, no bias; LN, no affine; RMS, gain 1+w"
         assert "'bar'" in bar and "sandwich" in bar  # noqa: PT018
 
@@ -125,7 +129,7 @@ class TestSelect:
             select(MODELS, ["bert", "gpt-1"], position="sandwich")
         assert list(caught.value.complaints) == [
             "no model has all of: name bert or gpt-1, position sandwich",
-            "name bert or gpt-1: GPT-1; BERT",
+            "name bert or gpt-1: GPT-1; BERT; RoBERTa; ALBERT; DeBERTa",
             "position sandwich: Grok-1; Gemma 2; Gemma 3; GLM-4-0414",
         ]
 
