@@ -58,7 +58,8 @@ def run(
     that diverges is done, as in a sweep; only one whose process fails has another status, and `error`, and no verdict.
     `plain`: every step by autograd. `progress` is called some times a second while it trains.
 
-    Raises UserError where the task has nothing to learn or does not fit into memory, or the executor is unknown.
+    Raises UserError where the task has nothing to learn, has an infinite reference loss or does not fit into memory, or
+    the executor is unknown.
     """
     _load(plugin)
     config = config if isinstance(config, RunConfig) else _config(config)

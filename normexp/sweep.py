@@ -61,7 +61,7 @@ class Swept:
 def check_tasks(configs: Iterable[RunConfig]) -> dict[TaskName, Losses]:
     """Reference losses of the first tasks.
 
-    Raises UserError where one has nothing to learn, or is too large to make, before any run starts.
+    Raises UserError where one has nothing to learn, an infinite loss or no room in memory, before any run starts.
     """
     from normexp.tasks import Task
 

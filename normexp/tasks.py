@@ -6,13 +6,14 @@ Axes: n sequences, t positions, v vocabulary. All losses are in nats, over targe
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from normexp.record import Losses
+from normexp.record import REFERENCES, Losses
 from normexp.run import RunConfig
 from normexp.sources import SOURCES, Probabilities, Tokens
 from normexp.streams import stream
@@ -104,8 +105,14 @@ class Task:
         )
 
     def check(self) -> Losses:
-        """The reference losses. Raises ValueError where the task has nothing to learn."""
+        """The reference losses. Raises ValueError where one is infinite, or the task has nothing to learn."""
         losses = self.losses
+        if infinite := [name for name in REFERENCES if not math.isfinite(getattr(losses, name))]:
+            raise ValueError(
+                f"the task cannot be judged: its {' and '.join(infinite)} loss is infinite, since tokens follow in the "
+                "validation set that were seen to follow nowhere else: "
+                f"lower sharpness ({self.config.sharpness:g}), or write a label_noise above 0"
+            )
         if losses.guess - losses.floor < MIN_GAP:
             raise ValueError(
                 f"the task has nothing to learn: its best loss is {losses.floor:.3f}, a context-free guess has "
@@ -119,4 +126,5 @@ class Task:
 
 
 def _cross_entropy(probabilities: Probabilities) -> float:
-    return float(-np.log(probabilities).mean())
+    with np.errstate(divide="ignore"):  # infinite, which `check` refuses
+        return float(-np.log(probabilities).mean())

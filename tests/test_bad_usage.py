@@ -28,6 +28,10 @@ BAD = {
     "no YAML": ("base: {depth: 4", "not YAML"),
     "a name that is a path": ("name: ../up\nbase: {depth: 1}", "path separator"),
     "nothing to learn": (TINY + "grid: {sharpness: [0.01]}", "nothing to learn"),
+    "infinite references": (
+        "base: {vocab: 48, seq_len: 64, task_seed: 2}\ngrid: {sharpness: [1e6]}",
+        "lower sharpness (1e+06)",
+    ),
     "too many runs": ("grid: {seed: {range: [1, 1000000, 1]}, depth: {range: [1, 1000, 1]}}", "--max-runs"),
 }
 

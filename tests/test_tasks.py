@@ -105,6 +105,13 @@ def test_a_task_with_nothing_to_learn_is_refused() -> None:
     Task(RunConfig()).check()
 
 
+def test_a_task_with_an_infinite_reference_is_refused_unless_it_has_label_noise() -> None:
+    sharp = RunConfig(sharpness=1e6, vocab=48, seq_len=64, task_seed=2)
+    with pytest.raises(ValueError, match=r"its bigram loss is infinite.*lower sharpness \(1e\+06\), or write a label_noise"):
+        Task(sharp).check()
+    assert math.isfinite(Task(dataclasses.replace(sharp, label_noise=0.01)).check().bigram)
+
+
 def test_remembered_losses_stand_for_the_estimate_of_their_own_task_alone() -> None:
     config, known = RunConfig(vocab=8, order=1), Losses(floor=0.5, guess=2.0, bigram=1.0)
     remember({Task(config).name: known})

@@ -108,7 +108,7 @@ def train(
     """Train the config's network on the calling thread, `plain` as Trainer has it.
 
     For reports the stream is measured at evaluations, and once more where so many seconds have gone by since.
-    Raises ValueError where the task has nothing to learn.
+    Raises ValueError where the task has nothing to learn or an infinite reference loss.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_of("torch", config.seed))  # nothing here draws from it, but a user's norm may
