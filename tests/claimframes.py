@@ -53,6 +53,13 @@ def both(pre: tuple[list[Any], ...], post: tuple[list[Any], ...]) -> pd.DataFram
     return pd.concat([rates(*pre), rates(*post, position="post")], ignore_index=True)
 
 
+def deep(twelve: pd.DataFrame, thirty: pd.DataFrame) -> pd.DataFrame:
+    """A grid at 12 layers and one at 30."""
+    twelve = twelve.assign(depth=12)
+    thirty = thirty.assign(depth=30, run_id=thirty["run_id"] + "-deep")
+    return pd.concat([twelve, thirty], ignore_index=True)
+
+
 def logits(before: float, after: float, count: int = 3) -> pd.DataFrame:
     return frame([({"max_logit_at_init": before, "max_logit_after": after}, [2.0] * count)])
 
@@ -69,6 +76,12 @@ CASES: dict[str, tuple[dict[str, Any], list[pd.DataFrame], list[pd.DataFrame], l
         [norms(GOOD, DEAD), norms(GOOD, ["plateau", "nan@3", "plateau"])],
         [norms(STUCK, GOOD), norms(GOOD, [*DEAD[:2], 2.0])],
         [norms(GOOD, DEAD[:2]), norms(GOOD, [*DEAD[:2], None])],
+    ),
+    "rescues": (
+        {"better": LN, "worse": NONE},
+        [norms(GOOD, DEAD), norms(GOOD, ["plateau", "nan@3", "plateau"])],
+        [norms(GOOD, GOOD), norms(GOOD, [*DEAD[:2], 2.0]), norms([*GOOD[:2], "plateau"], DEAD), norms(DEAD, GOOD)],
+        [norms(GOOD, DEAD[:2]), norms(GOOD[:2], DEAD)],
     ),
     "dies": (
         {"step": 30, "factor": 2.0, "of_runs": NONE},
@@ -104,6 +117,12 @@ CASES: dict[str, tuple[dict[str, Any], list[pd.DataFrame], list[pd.DataFrame], l
         {"one": LN, "other": NONE, "within": 0.03},
         [norms(GOOD, [2.02, 2.03, 2.01])],
         [norms(GOOD, [2.05, 2.06, 2.04]), norms(STUCK, STUCK), norms(DEAD, DEAD), norms(GOOD, DEAD)],
+        [norms(GOOD, [2.0, 2.01])],
+    ),
+    "no_worse": (
+        {"one": LN, "other": NONE, "within": 0.03},
+        [norms(GOOD, [1.98, 1.99, 1.97]), norms(GOOD, [2.3, 2.31, 2.29]), norms(GOOD, DEAD), norms(GOOD, STUCK)],
+        [norms([2.05, 2.06, 2.04], GOOD), norms(STUCK, STUCK), norms(DEAD, DEAD), norms(STUCK, DEAD)],
         [norms(GOOD, [2.0, 2.01])],
     ),
     "near": (
@@ -159,6 +178,16 @@ CASES: dict[str, tuple[dict[str, Any], list[pd.DataFrame], list[pd.DataFrame], l
         [both((HIGH, MID, HIGH), (LOW, MID, DEAD))],
         [both((LOW, MID, DEAD), (HIGH, MID, HIGH)), both((STUCK, STUCK, STUCK), (LOW, MID, DEAD))],
         [both((HIGH, MID, HIGH), (LOW, MID, DEAD[:2]))],
+    ),
+    "widens": (
+        {"axis": "lr", "better": PRE, "worse": POST, "narrow": {"depth": (12,)}, "wide": {"depth": (30,)}},
+        [deep(both((LOW, MID, HIGH), (LOW, MID, DEAD)), both((LOW, MID, HIGH), (STUCK, DEAD, DEAD)))],
+        [
+            deep(both((LOW, MID, HIGH), (STUCK, DEAD, DEAD)), both((LOW, MID, HIGH), (LOW, MID, DEAD))),
+            deep(both((LOW, MID, HIGH), (LOW, MID, DEAD)), both((LOW, MID, HIGH), (LOW, MID, DEAD))),
+            deep(both((LOW, MID, HIGH), (LOW, MID, HIGH)), both((STUCK, DEAD, DEAD), (STUCK, DEAD, DEAD))),
+        ],
+        [deep(both((LOW, MID, HIGH), (LOW, MID, DEAD)), both((LOW, MID, HIGH), (STUCK, DEAD, DEAD[:2])))],
     ),
     "equally_sensitive": (
         {"axis": "lr", "one": PRE, "other": POST, "within": 0.1},

@@ -6,7 +6,7 @@ import math
 
 import pandas as pd
 import pytest
-from claimframes import CASES, DEAD, GOOD, HIGH, LOW, MID, POST, PRE, STUCK, both, logits, norms
+from claimframes import CASES, DEAD, GOOD, HIGH, LOW, MID, POST, PRE, STUCK, both, logits, norms, rates
 
 from normexp.claims.checks import CHECKS
 from normexp.claims.claim import Finding
@@ -93,6 +93,44 @@ def test_a_change_is_one_of_the_same_run() -> None:
     apart.loc[3:, "max_logit_after"] = math.nan
     with pytest.raises(Thin, match="known of 0 of 3 needed runs"):
         CHECKS["changes"].function(apart, 3, **CASES["changes"][0])
+
+
+def test_a_number_may_have_to_lie_between() -> None:
+    for before, after, holds in ((2, 4.1, True), (3.1, 9.0, False), (2, 2.9, False)):
+        with_ = CASES["changes"][0] | {"times": 1.0, "through": 3.0}
+        assert CHECKS["changes"].function(logits(before, after), 3, **with_).holds is holds
+
+
+def test_the_best_value_may_share_its_place_within_a_limit() -> None:
+    near, far = [2.02, 2.03, 2.01], [2.1, 2.11, 2.09]
+    for other, holds in ((near, True), (far, False), ([*near[:2], "plateau"], False)):
+        finding = CHECKS["best_at"].function(rates(LOW, MID, other), 3, axis="lr", values=(1e-2,), within=0.03)
+        assert finding.holds is holds
+    assert "best at lr 0.001: 2.000" in finding.measured
+
+
+def test_how_many_times_higher_the_best_value_must_be() -> None:
+    given = both((LOW, HIGH, MID), (LOW, MID, DEAD))
+    for times, holds in ((10.0, True), (10.1, False)):
+        assert CHECKS["best_higher"].function(given, 3, axis="lr", higher=PRE, lower=POST, times=times).holds is holds
+
+
+def test_a_lower_loss_of_runs_that_learned_nothing_is_told_so() -> None:
+    assert check("lower", norms(STUCK, DEAD)).measured.endswith(", where no run learned")
+    assert "no run learned" not in check("lower", norms(GOOD, DEAD)).measured
+
+
+def test_a_trend_lacks_what_its_middle_lacks() -> None:
+    given = pd.concat([logits(1, 2), logits(1, math.nan), logits(1, 4)], ignore_index=True)
+    given["lr"] = [1e-4] * 3 + [1e-3] * 3 + [1e-2] * 3
+    with pytest.raises(Thin, match="max_logit_after is known of 0 of 3 needed runs"):
+        CHECKS["trend"].function(given, 3, axis="lr", towards="rising", measure="max_logit_after")
+
+
+def test_learning_little_is_told() -> None:
+    little = norms([3.5, 3.6, 3.7], GOOD).assign(learned_fraction=0.195)
+    told = CHECKS["ends"].function(little, 3, outcomes=("learned",), of_runs={"norm": ("ln",)}).measured
+    assert told == "3 of 3: 3 learned 3.600 ± 0.100 (no more than 20 % of what there is)"
 
 
 def test_along_a_key_each_side_is_at_its_best() -> None:

@@ -45,9 +45,9 @@ class TestMeasures:
         assert values["early_val_loss"] == 3.0
         assert values["worst_rise"] == pytest.approx(0.2)
         assert values["roughness"] == pytest.approx(0.2021, abs=1e-3), "steps of ±0.2 about -0.01"
+        assert values["stream_norm_at_init"] == pytest.approx(3.0 * 4)
         assert values["peak_stream_norm"] == pytest.approx(3.0 * 2 * 4)
         assert (values["stream_growth_at_init"], values["stream_growth_after"]) == (3.0, 3.0)
-        assert values["stream_growth_change"] == 1.0
         assert (values["late_share_at_init"], values["late_share_after"]) == pytest.approx((1.0, 0.5))
         assert (values["max_logit_at_init"], values["max_logit_after"]) == (5.0, 10.0)
         assert (values["entropy_at_init"], values["entropy_after"]) == (0.25, 0.5)
@@ -59,3 +59,13 @@ class TestMeasures:
         assert math.isnan(MEASURES["stream_growth_after"].of(config, traces))
         assert math.isnan(MEASURES["max_logit_after"].of(config, traces))
         assert MEASURES["roughness"].of(config, traces) == math.inf
+        assert MEASURES["spikes"].of(config, traces) == math.inf
+
+    def test_spikes_are_counted_in_the_last_half(self) -> None:
+        losses = {10: 9.0, 60: 3.9, 61: 4.1, 80: 3.2}
+        curve = tuple(
+            CurveRow(step=step, lr=1e-3, train_loss=losses.get(step, 3.0), grad_norm=1.0, val_loss=None)
+            for step in range(1, 101)
+        )
+        spikes = MEASURES["spikes"].of(RunConfig(depth=2, steps=100), Traces(curve=curve))
+        assert spikes == 2, "one is early, one too small"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
-from normexp.claims import loss_checks, outcome_checks
+from normexp.claims import loss_checks, outcome_checks, scan_checks
 from normexp.claims.claim import Finding
 
 
@@ -43,7 +43,9 @@ class Check:
 
 
 _SELECTED = frozenset({"of_runs"})
-_SIDES = {"better": Takes.SELECTION, "worse": Takes.SELECTION, "by": Takes.NUMBER}
+_RANKED = {"better": Takes.SELECTION, "worse": Takes.SELECTION}
+_SIDES = {**_RANKED, "by": Takes.NUMBER}
+_PAIRED = {"one": Takes.SELECTION, "other": Takes.SELECTION, "within": Takes.NUMBER}
 _MEASURED = {"over": Takes.KEY, "measure": Takes.MEASURE}
 _OF = {"of_runs": Takes.SELECTION}
 _ON = {"axis": Takes.KEY}
@@ -51,15 +53,13 @@ _ON = {"axis": Takes.KEY}
 CHECKS: Mapping[str, Check] = MappingProxyType(
     {
         "ends": Check(outcome_checks.ends, {"outcomes": Takes.OUTCOMES, **_OF}, _SELECTED),
+        "rescues": Check(outcome_checks.rescues, _RANKED),
         "dies": Check(outcome_checks.dies, {"step": Takes.STEPS, "factor": Takes.NUMBER, **_OF}, _SELECTED),
         "dies_by": Check(outcome_checks.dies_by, {"step": Takes.STEPS, **_OF}, _SELECTED),
         "dies_later": Check(outcome_checks.dies_later, {"early": Takes.SELECTION, "late": Takes.SELECTION}),
         "lower": Check(loss_checks.lower, {**_SIDES, **_MEASURED}, frozenset({"by", "over", "measure"})),
-        "close": Check(
-            loss_checks.close,
-            {"one": Takes.SELECTION, "other": Takes.SELECTION, "within": Takes.NUMBER, **_MEASURED},
-            frozenset({"over", "measure"}),
-        ),
+        "close": Check(loss_checks.close, {**_PAIRED, **_MEASURED}, frozenset(_MEASURED)),
+        "no_worse": Check(loss_checks.no_worse, {**_PAIRED, **_MEASURED}, frozenset(_MEASURED)),
         "near": Check(
             loss_checks.near,
             {"value": Takes.NUMBER, "within": Takes.NUMBER, **_OF, **_MEASURED},
@@ -73,20 +73,34 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         ),
         "changes": Check(
             loss_checks.changes,
-            {"before": Takes.MEASURE, "after": Takes.MEASURE, "towards": Takes.TREND, "times": Takes.NUMBER, **_OF},
-            _SELECTED | {"times"},
+            {
+                "before": Takes.MEASURE,
+                "after": Takes.MEASURE,
+                "towards": Takes.TREND,
+                "times": Takes.NUMBER,
+                "through": Takes.NUMBER,
+                **_OF,
+            },
+            _SELECTED | {"times", "through"},
         ),
         "trend": Check(
-            loss_checks.trend, {**_ON, "towards": Takes.TREND, **_OF, "measure": Takes.MEASURE}, _SELECTED | {"measure"}
+            scan_checks.trend, {**_ON, "towards": Takes.TREND, **_OF, "measure": Takes.MEASURE}, _SELECTED | {"measure"}
         ),
-        "best_at": Check(loss_checks.best_at, {**_ON, "values": Takes.VALUES, **_OF}, _SELECTED),
-        "best_higher": Check(loss_checks.best_higher, {**_ON, "higher": Takes.SELECTION, "lower": Takes.SELECTION}),
+        "best_at": Check(
+            scan_checks.best_at, {**_ON, "values": Takes.VALUES, "within": Takes.NUMBER, **_OF}, _SELECTED | {"within"}
+        ),
+        "best_higher": Check(
+            scan_checks.best_higher,
+            {**_ON, "higher": Takes.SELECTION, "lower": Takes.SELECTION, "times": Takes.NUMBER},
+            frozenset({"times"}),
+        ),
         "learns_at": Check(outcome_checks.learns_at, {**_ON, "values": Takes.VALUES, **_OF}, _SELECTED),
-        "sensitivity": Check(loss_checks.sensitivity, {**_ON, **_SIDES}, frozenset({"by"})),
-        "equally_sensitive": Check(
-            loss_checks.equally_sensitive,
-            {**_ON, "one": Takes.SELECTION, "other": Takes.SELECTION, "within": Takes.NUMBER},
+        "sensitivity": Check(scan_checks.sensitivity, {**_ON, **_SIDES}, frozenset({"by"})),
+        "widens": Check(
+            scan_checks.widens,
+            {**_ON, **_RANKED, "narrow": Takes.SELECTION, "wide": Takes.SELECTION},
         ),
+        "equally_sensitive": Check(scan_checks.equally_sensitive, {**_ON, **_PAIRED}),
     }
 )
 """Name to check."""

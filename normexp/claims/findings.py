@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 STALE = "stale"
 """Status of a run that a program with other numerics made: it counts as missing."""
+MUCH = 0.5
+"""Of what can be learned: where runs that learned have less, it is said."""
 Row = dict[str, Any]
 
 
@@ -209,8 +211,14 @@ def counts_text(runs: Sequence[Row]) -> str:
             parts.append(f"{len(those)} nonfinite @{range_text(int(run['step']) for run in those)}")
         elif those:
             spread = spread_text([run[LOSS] for run in those]).removesuffix(f" ({len(those)})")
-            parts.append(f"{len(those)} {outcome} {spread}")
+            parts.append(f"{len(those)} {outcome} {spread}{_little(those) if outcome == Outcome.LEARNED else ''}")
     return ", ".join(parts)
+
+
+def _little(runs: Sequence[Row]) -> str:
+    """How much was learned, where that is less than half of what there is."""
+    share = statistics.median(run["learned_fraction"] for run in runs)
+    return f" (no more than {math.ceil(100 * share)} % of what there is)" if share < MUCH else ""
 
 
 def all_outcomes(found: Sequence[Cell]) -> str:

@@ -15,6 +15,9 @@ from normexp.run import RunConfig
 OF_ROW = ("final_val_loss", "learned_fraction", "init_val_loss")
 """Measures that the table of runs holds. A run that died non-finite has an infinite final loss."""
 
+SPIKE, SPIKE_WINDOW = 0.5, 20
+"""Nats that make a spike, and the updates above whose mean it stands: batches differ by less than a fifth of that."""
+
 
 @dataclass(frozen=True, slots=True)
 class Measure:
@@ -41,6 +44,20 @@ def _roughness(config: RunConfig, traces: Traces) -> float:
     return statistics.stdev(moves) if len(moves) > 1 else math.nan
 
 
+def _spikes(config: RunConfig, traces: Traces) -> float:
+    """Updates of the last half whose training loss is more than 0.5 nats above the mean of the 20 before.
+
+    Infinite where a run died.
+    """
+    losses = [row.train_loss for row in traces.curve if row.train_loss is not None]
+    if not traces.curve or traces.curve[-1].step < config.steps or not all(map(math.isfinite, losses)):
+        return math.inf
+    start = max(SPIKE_WINDOW, len(losses) // 2)
+    return sum(
+        losses[at] - statistics.fmean(losses[at - SPIKE_WINDOW : at]) > SPIKE for at in range(start, len(losses))
+    )
+
+
 def _worst_rise(config: RunConfig, traces: Traces) -> float:
     """The most that an evaluation lies above the best one before it."""
     best, worst = math.inf, 0.0
@@ -57,6 +74,11 @@ def _peak_stream(config: RunConfig, traces: Traces) -> float:
     return max(sizes, default=math.nan) * math.sqrt(config.width)
 
 
+def _first_stream(config: RunConfig, traces: Traces) -> float:
+    sizes = [row.value for row in _at(traces.layers, "stream", "rms", False)]
+    return max(sizes, default=math.nan) * math.sqrt(config.width)
+
+
 def _growth(last: bool) -> Callable[[RunConfig, Traces], float]:
     def growth(config: RunConfig, traces: Traces) -> float:
         sizes = {row.layer: row.value for row in _at(traces.layers, "stream", "rms", last)}
@@ -65,11 +87,6 @@ def _growth(last: bool) -> Callable[[RunConfig, Traces], float]:
         return sizes[config.depth] / sizes[0]
 
     return growth
-
-
-def _growth_change(config: RunConfig, traces: Traces) -> float:
-    first, last = (_growth(after)(config, traces) for after in (False, True))
-    return last / first if first else math.nan
 
 
 def _bend(last: bool) -> Callable[[RunConfig, Traces], float]:
@@ -131,11 +148,12 @@ MEASURES: Mapping[str, Measure] = MappingProxyType(
     {
         "early_val_loss": Measure(_early_loss, "validation loss at the first evaluation after step 0"),
         "roughness": Measure(_roughness, "spread of the steps of the training loss over its last half"),
+        "spikes": Measure(_spikes, "updates of the last half whose loss is 0.5 nats above the mean of 20 before"),
         "worst_rise": Measure(_worst_rise, "the most that an evaluation lies above the best before it"),
+        "stream_norm_at_init": Measure(_first_stream, "the largest norm of the stream over the layers before training"),
         "peak_stream_norm": Measure(_peak_stream, "the largest norm of the stream once training has begun"),
         "stream_growth_at_init": Measure(_growth(False), "RMS of the stream after the last layer over the embedding's"),
         "stream_growth_after": Measure(_growth(True), "the same at the last evaluation"),
-        "stream_growth_change": Measure(_growth_change, "that growth at the last evaluation over that at the first"),
         "stream_bend_at_init": Measure(_bend(False), "added by a layer of the upper half over one of the lower"),
         "stream_bend_after": Measure(_bend(True), "the same at the last evaluation"),
         "late_share_at_init": Measure(_share_written(False), "what the last FFN writes relative to the first one's"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from normexp.claims import findings as of
 from normexp.claims.claim import NOTHING, Finding, Selection
+from normexp.claims.wording import side_names
 from normexp.keys import Value
 from normexp.labels import listed, plural, range_text, value_text
 from normexp.record import Outcome
@@ -27,6 +28,21 @@ def ends(frame: pd.DataFrame, needed: int, *, outcomes: Sequence[str], of_runs: 
         f"{hits} of {len(runs)}: {of.counts_text(runs)}",
         f"{hits} of {plural(len(runs), 'run')} ended {' or '.join(outcomes)}: {of.all_outcomes(found)}",
     )
+
+
+def rescues(frame: pd.DataFrame, needed: int, *, better: Selection, worse: Selection) -> Finding:
+    """Every run of one side learns, and no run of the other."""
+    saved, lost = (of.cells(frame, side, needed) for side in (better, worse))
+    learned = [sum(map(of.learned, side)) for side in (saved, lost)]
+    names = side_names((better, worse))
+    parts = [
+        f"{name}: {of.counts_text([run for cell in side for run in cell.runs.values()])}"
+        for name, side in zip(names, (saved, lost), strict=True)
+    ]
+    told = "; ".join(parts)
+    holds = of.all_learned(saved) and learned[1] == 0
+    sentence = f"all must learn with {names[0]} and none with {names[1]}: {of.all_outcomes([*saved, *lost])}"
+    return of.finding([*saved, *lost], holds, told, sentence)
 
 
 def dies(frame: pd.DataFrame, needed: int, *, step: int, factor: float, of_runs: Selection = NOTHING) -> Finding:
