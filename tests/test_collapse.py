@@ -5,12 +5,13 @@ import inspect
 import pytest
 
 from normexp.cli.collapse import collapse as command
+from normexp.collapse import plan_of
 from normexp.record import Death, Losses, Outcome, Result, RunRecord, SignalRow, Status, Traces, Verdict
 from normexp.run import RunConfig
 from normexp.settings import SETTINGS
 from normexp.views import collapse
 
-PLAN = collapse.plan_of("as-a-transformer", {"depth": 20, "norm": "none"})
+PLAN = plan_of("as-a-transformer", {"depth": 20, "norm": "none"})
 
 
 def record(config: RunConfig, outcome: Outcome, *, step: int = 0, loss: float | None = None) -> RunRecord:
@@ -48,7 +49,7 @@ def test_the_plan_is_the_network_and_its_twins() -> None:
 
 
 def test_a_normalized_network_has_one_twin_less() -> None:
-    plan = collapse.plan_of("as-written", {"norm": "ln", "position": "post", "final_norm": "none", "seed": 4})
+    plan = plan_of("as-written", {"norm": "ln", "position": "post", "final_norm": "none", "seed": 4})
     assert [(c.norm, c.seed, c.position) for c in plan.configs.values()] == [("ln", 4, "post"), ("rms", 4, "post")]
 
 
@@ -64,7 +65,7 @@ def test_a_normalized_network_has_one_twin_less() -> None:
 def test_the_articles_code_has_its_final_norm_at_pre_alone_unless_told_otherwise(
     given: dict[str, str], final_norm: str
 ) -> None:
-    plan = collapse.plan_of("as-written", {"norm": "rms", **given})
+    plan = plan_of("as-written", {"norm": "rms", **given})
     assert {config.final_norm for config in plan.configs.values()} == {final_norm}
 
 
@@ -101,7 +102,7 @@ def test_a_network_that_learned_far_less_than_its_twins_is_not_called_healthy(lo
 
 
 def test_what_was_trained_is_told_by_title_and_verdict() -> None:
-    plan = collapse.plan_of("as-written", {"depth": 1, "norm": "none", "seed": 0})
+    plan = plan_of("as-written", {"depth": 1, "norm": "none", "seed": 0})
     assert plan.title == "Does this network collapse? 1 layer, lr 0.001, 400 steps, as written"
     found = {run_id: record(config, Outcome.PLATEAU, loss=4.0) for run_id, config in plan.configs.items()}
     assert collapse.verdict(plan, found).startswith("1 layer, lr 0.001, 400 steps, as written: no norm: 1 of 1 plateau")
@@ -128,7 +129,7 @@ def test_what_has_not_ended_leaves_the_verdict_open() -> None:
 
 
 def test_without_blocks_each_norm_is_told_by_its_name() -> None:
-    plan = collapse.plan_of("as-a-transformer", {"depth": 0})
+    plan = plan_of("as-a-transformer", {"depth": 0})
     found = {run_id: record(config, Outcome.LEARNED, loss=2.0) for run_id, config in plan.configs.items()}
     told = collapse.verdict(plan, found)
     assert told.startswith(f"Nothing collapsed. {TRAINED.replace('20', '0')}: no norm: 3 of 3 learned")
@@ -138,9 +139,9 @@ def test_without_blocks_each_norm_is_told_by_its_name() -> None:
 
 def test_many_options_still_give_a_folder_of_their_own() -> None:
     given = {"width": 8, "heads": 2, "hidden": 8, "vocab": 8, "steps": 20, "batch": 4, "seq_len": 8, "lr": 0.01}
-    plan = collapse.plan_of("as-a-transformer", given)
+    plan = plan_of("as-a-transformer", given)
     assert len(plan.folder) <= 100
-    assert plan.folder != collapse.plan_of("as-a-transformer", {**given, "lr": 0.0100001}).folder
+    assert plan.folder != plan_of("as-a-transformer", {**given, "lr": 0.0100001}).folder
 
 
 def test_deaths_has_a_row_a_run() -> None:

@@ -22,7 +22,7 @@ import yaml
 from documents import PAGES, ROOT, Block, Command
 from typer.testing import CliRunner
 
-from normexp import plugins
+from normexp import collapse, plugins
 from normexp.claims import reading, trial
 from normexp.claims.claim import Finding
 from normexp.cli import app as program
@@ -34,7 +34,6 @@ from normexp.execute.inline import inline
 from normexp.norms import NORMS
 from normexp.run import KEYS, RunConfig
 from normexp.schemes import SCHEMES
-from normexp.views import collapse
 
 NOT_RUN = {
     r"make \w[\w-]*": "installs first; what it then runs stands beside it",

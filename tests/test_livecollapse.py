@@ -8,12 +8,12 @@ import pytest
 import records
 from rich.console import Console
 
+from normexp.collapse import plan_of
 from normexp.execute.events import Finished, Progress, Started
-from normexp.views import collapse
 from normexp.views.live import names_of
 from normexp.views.livecollapse import HOLD_SECONDS, CollapseView
 
-PLAN = collapse.plan_of("as-a-transformer", {"depth": 6, "norm": "none"})
+PLAN = plan_of("as-a-transformer", {"depth": 6, "norm": "none"})
 CONFIGS = {(config.norm, config.seed): config for config in PLAN.configs.values()}
 
 

@@ -35,7 +35,7 @@ def _collapse(
     As a Transformer with lr 1e-2 by default. When nothing collapses, it says so.
     """
     from normexp.cli.show import execute_collapse
-    from normexp.views import collapse
+    from normexp.collapse import plan_of
     from normexp.work import Options
 
     if setting not in SETTINGS:
@@ -59,7 +59,7 @@ def _collapse(
         plain=plain,
         argv=tuple(sys.argv),
     )
-    raise typer.Exit(execute_collapse(collapse.plan_of(setting, given), options))
+    raise typer.Exit(execute_collapse(plan_of(setting, given), options))
 
 
 def _option(name: str) -> str:

@@ -5,46 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from normexp.config import grid
-from normexp.config.overrides import slug
-from normexp.keys import Value
-from normexp.labels import listed, loss_text, plural, range_text, value_text
+from normexp.collapse import trained
+from normexp.labels import listed, loss_text, range_text
 from normexp.plan import Plan, Point
 from normexp.record import Outcome, RunRecord, Traces, sizes_by_step
-from normexp.run import KEYS
-from normexp.settings import SETTINGS
 from normexp.views.pivot import TextTable
 from normexp.views.tables import PENDING
 
-TWINS = ("ln", "rms")
 NORM_NAMES = {"ln": "LN", "rms": "RMSNorm", "none": "no norm"}
-DEFAULTS: Mapping[str, Value] = {"steps": 400, "eval_every": 50}
-QUESTION = "Does this network collapse? "
-SEEDS = (0, 1, 2)
 SHOWN_LAYERS = 8
 LAST_STEPS = 4
-LONGEST_SLUG = 60
 FAIR_SHARE = 0.5
 """Learned fraction, of the best twin's, from which on a network counts as healthy."""
-
-
-def plan_of(setting: str, given: Mapping[str, Value]) -> Plan:
-    """The network of the given keys in a setting, three seeds, and its LN and RMSNorm twins, which train beside it."""
-    row = SETTINGS[setting]
-    keys = row.keys_at(given.get("position", KEYS["position"].default))
-    values: dict[str, Value] = {"lr": row.collapse_lr, **DEFAULTS, **keys, **given}
-    norm = values.pop("norm", "none")
-    norms = list(dict.fromkeys((norm, *TWINS)))
-    seeds = [values.pop("seed")] if "seed" in values else list(SEEDS)
-    name = f"collapse+{setting}" + slug(sorted(f"{key}={value}" for key, value in given.items()), LONGEST_SLUG)
-    title = QUESTION + _trained(row.label, values)
-    return grid.plan_of(name=name, title=title, groups=[("", {**values, "seed": seeds, "norm": norms})])
-
-
-def _trained(label: str, values: Mapping[str, Value]) -> str:
-    """`20 layers, lr 0.01, 400 steps, as a Transformer`."""
-    depth, lr, steps = (values.get(key, KEYS[key].default) for key in ("depth", "lr", "steps"))
-    return f"{plural(depth, 'layer')}, lr {value_text('lr', lr)}, {plural(steps, 'step')}, {label}"
 
 
 def verdict(plan: Plan, records: Mapping[str, RunRecord]) -> str:
@@ -60,7 +32,7 @@ def verdict(plan: Plan, records: Mapping[str, RunRecord]) -> str:
         return "No run has ended yet."
     told = [f"{NORM_NAMES.get(norm, norm)}: {_fate(group)}" for norm, group in groups.items()]
     opening = "Nothing collapsed. " if _healthy(list(groups.values())) else ""
-    return f"{opening}{plan.title.removeprefix(QUESTION)}: {'; '.join(told)}."
+    return f"{opening}{trained(plan)}: {'; '.join(told)}."
 
 
 def _healthy(groups: Sequence[Sequence[RunRecord | None]]) -> bool:
