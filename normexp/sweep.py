@@ -11,7 +11,7 @@ from normexp import plugins
 from normexp.errors import EXIT_RUNS_FAILED, UserError
 from normexp.estimate import longest_first
 from normexp.execute.events import Event, Finished
-from normexp.execute.executors import chosen
+from normexp.execute.executors import chosen, jobs_or_default
 from normexp.execute.launch import LauncherError
 from normexp.execute.worker import Job
 from normexp.interrupt import Stopped, stoppable
@@ -83,6 +83,7 @@ def check_tasks(configs: Iterable[RunConfig]) -> dict[TaskName, Losses]:
 def check(plan: Plan, options: Options) -> dict[TaskName, Losses]:
     """Everything that can be refused before anything is written; what `check_tasks` found. Raises UserError."""
     chosen(options.executor, options.scheduler)
+    jobs_or_default(options.jobs, options.scheduler)
     if options.executor == "inline" and options.timeout_seconds is not None:
         raise UserError("--timeout: the inline executor has no process to stop: use --executor processes")
     losses = check_tasks(plan.configs.values())
@@ -140,7 +141,8 @@ def _execute(work: Work, job: Job, store: Store, options: Options, listener: Lis
     work.todo = longest_first(work.todo)
     _tell(listener.begin, work.todo, done=work.done, failed=work.failed, reused=len(ended))
     execute = chosen(options.executor, options.scheduler)
-    events = execute(work.todo, jobs=options.jobs, timeout_seconds=options.timeout_seconds, work=job)
+    jobs = jobs_or_default(options.jobs, options.scheduler)
+    events = execute(work.todo, jobs=jobs, timeout_seconds=options.timeout_seconds, work=job)
     try:
         with closing(events):
             for event in events:

@@ -19,11 +19,12 @@ from normexp.run import RunConfig
 class Options:
     """How a sweep is executed; nothing here changes a number, but `plain` the last digits.
 
-    Runs that sweeps under `out` have, or under the folders `beside` it, are copied.
+    Runs that sweeps under `out` have, or under the folders `beside` it, are copied. `jobs` runs at a time; None: the
+    processors that this process may use, or what the workers of a scheduler elsewhere take.
     """
 
     out: Path
-    jobs: int
+    jobs: int | None = None
     executor: str = "processes"
     scheduler: str | None = None
     timeout_seconds: float | None = None

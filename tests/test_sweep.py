@@ -104,6 +104,23 @@ def test_a_task_with_nothing_to_learn_is_refused_before_anything_is_written(tmp_
     assert not list(tmp_path.iterdir())
 
 
+def test_as_many_runs_at_a_time_as_there_are_processors_unless_told_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    monkeypatch.setattr("normexp.execute.executors.default_jobs", lambda: 7)
+    monkeypatch.setitem(EXECUTORS, "counting", lambda configs, *, jobs, **how: seen.append(jobs) or (_ for _ in ()))
+    for jobs in (None, 3):
+        run_sweep(plan(), Options(out=tmp_path, jobs=jobs, executor="counting"), Silent())
+    assert seen == [7, 3]
+
+
+def test_no_runs_at_a_time_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="jobs: 0 runs at a time"):
+        run_sweep(plan(), Options(out=tmp_path, jobs=0, executor="inline"), Silent())
+    assert not list(tmp_path.iterdir())
+
+
 def test_tasks_are_checked_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     checked: list[weakref.ref[Task]] = []
 

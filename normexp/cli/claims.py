@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from contextlib import nullcontext, redirect_stdout
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +15,7 @@ from normexp.cli import options as common
 if TYPE_CHECKING:
     from normexp.claims.claim import Claim, ClaimFile
     from normexp.claims.verdict import Verdict
+    from normexp.work import Options
 
 
 def claims(
@@ -59,12 +61,13 @@ def claims(
     """
     from normexp.claims import acceptance, trial
     from normexp.claims.evidence import QUICK_SCALE
-    from normexp.claims.files import choose, folder_of
+    from normexp.claims.files import beside, choose, folder_of
     from normexp.cli.jsonout import show_json
     from normexp.cli.show import show
     from normexp.errors import EXIT_VERDICT_DIFFERS, UserError
     from normexp.labels import plural
     from normexp.views import claims as view
+    from normexp.work import Options
 
     if checks:
         show(view.vocabulary())
@@ -77,10 +80,19 @@ def claims(
         raise UserError("--accept: quick runs settle nothing: leave out --quick and --scale")
     folder = out or folder_of(file, shortened)
     _restore(folder)
-    workers = Workers(common.jobs_or_default(jobs, scheduler), executor, scheduler)
+    options = Options(
+        out=folder,
+        jobs=jobs,
+        executor=executor,
+        scheduler=scheduler,
+        retry_failed=True,
+        refresh=True,
+        beside=beside(folder),
+        argv=tuple(sys.argv),
+    )
     aside = redirect_stdout(sys.stderr) if json else nullcontext()
     with aside:
-        failed = _run(file, chosen, folder, shortened, workers, one) if run else 0
+        failed = _run(file, chosen, shortened, options, one) if run else 0
         verdicts = trial.judged(file, chosen, folder, scale=shortened)
     if one and not json:
         show(view.detail(verdicts[0], trial.commands(file, verdicts[0].claim, folder, shortened)))
@@ -131,36 +143,15 @@ def _report(file: ClaimFile, verdicts: list[Verdict], folder: Path, scale: float
     show(f"Report: {' and '.join(map(str, paths))}")
 
 
-class Workers(NamedTuple):
-    """How runs are executed, as in Options."""
-
-    jobs: int
-    executor: str
-    scheduler: str | None
-
-
-def _run(file: ClaimFile, chosen: list[Claim], folder: Path, scale: float, workers: Workers, one: bool) -> int:
+def _run(file: ClaimFile, chosen: list[Claim], scale: float, options: Options, one: bool) -> int:
     """Run the sweeps that the claims read, in the file's order; of one claim, its points alone. The exit code."""
     from normexp.claims import trial
-    from normexp.claims.files import beside
     from normexp.cli.show import execute
     from normexp.errors import EXIT_RUNS_FAILED
-    from normexp.work import Options
 
     worst = 0
     for plan, only in trial.work(file, chosen, scale, alone=one):
-        options = Options(
-            out=folder,
-            jobs=workers.jobs,
-            executor=workers.executor,
-            scheduler=workers.scheduler,
-            retry_failed=True,
-            refresh=True,
-            only=only,
-            beside=beside(folder),
-            argv=tuple(sys.argv),
-        )
-        code = execute(plan, options)
+        code = execute(plan, replace(options, only=only))
         if code not in (0, EXIT_RUNS_FAILED):
             raise typer.Exit(code)
         worst = max(worst, code)

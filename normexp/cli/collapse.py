@@ -52,7 +52,7 @@ def _collapse(
         raise UserError(*complaints)
     options = Options(
         out=out,
-        jobs=common.jobs_or_default(jobs, scheduler),
+        jobs=jobs,
         executor=executor,
         scheduler=scheduler,
         force=force,

@@ -71,7 +71,7 @@ def edge(
     search = Search(question, max_runs=max_runs)
     options = Options(
         out=out,
-        jobs=common.jobs_or_default(jobs, None if dry_run else scheduler),
+        jobs=jobs,
         executor=executor,
         scheduler=scheduler,
         timeout_seconds=timeout,
@@ -99,13 +99,14 @@ def _begun(search: Search, options: Options) -> tuple[Mapping[str, RunRecord], P
 def _show_dry_run(search: Search, plan: Plan, stored: Mapping[str, RunRecord], options: Options) -> None:
     from normexp import estimate
     from normexp.cli.show import show
+    from normexp.execute.jobs import default_jobs
     from normexp.labels import duration, plural
     from normexp.sweep import check
     from normexp.views.edge import asked_text
 
     check(plan, options)
     todo = [config for run_id, config in plan.configs.items() if run_id not in stored]
-    seconds, basis = estimate.seconds(todo, stored.values(), options.jobs)
+    seconds, basis = estimate.seconds(todo, stored.values(), options.jobs or default_jobs())
     cells = len(search.edges({}))
     show(
         f"{plan.name}: {plural(cells, 'cell')}, {asked_text(search.question)}",

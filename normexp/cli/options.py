@@ -47,10 +47,3 @@ Plugins = Annotated[
         callback=_add_plugins,
     ),
 ]
-
-
-def jobs_or_default(jobs: int | None, scheduler: str | None = None) -> int:
-    """See `normexp.execute.executors.jobs_or_default`, which is slow to import."""
-    from normexp.execute import executors
-
-    return executors.jobs_or_default(jobs, scheduler)

@@ -9,6 +9,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from normexp import estimate
+from normexp.execute.jobs import default_jobs
 from normexp.labels import duration, plural
 from normexp.plan import Plan
 from normexp.results import library
@@ -65,12 +66,13 @@ def show_dry_run(plan: Plan, options: Options) -> None:
     whole = plan.whole or plan
     points, runs = len(whole.points), len(whole.configs)
     again = f" ({work.without_weights} of them done, but without weights)" if work.without_weights else ""
-    seconds, basis = estimate.seconds(work.todo, library.records(options.out).values(), options.jobs)
+    jobs = options.jobs or default_jobs()
+    seconds, basis = estimate.seconds(work.todo, library.records(options.out).values(), jobs)
     show(
         f"{plan.name}: {plural(points, 'point')}, {plural(runs, 'run')}, {points - runs} redundant",
         *([shards.share(plan)] if plan.shard else []),
         f"{ended_text(work.done, work.failed)}, {len(work.reusable)} in other sweeps, {len(work.todo)} to do{again}",
-        f"about {duration(seconds)} with {plural(options.jobs, 'worker')} ({basis})",
+        f"about {duration(seconds)} with {plural(jobs, 'worker')} ({basis})",
         f"folder: {store.folder}",
     )
 

@@ -71,7 +71,7 @@ def sweep(
         say(f"warning: {warning}")
     options = Options(
         out=out,
-        jobs=common.jobs_or_default(jobs, None if dry_run else scheduler),
+        jobs=jobs,
         executor=executor,
         scheduler=scheduler,
         timeout_seconds=timeout,
