@@ -40,7 +40,7 @@ def table(**changed: dict[str, str]) -> list[Any]:
 def layered(calculation: Made1, **rates: float) -> Finding:
     """With gradients that grow from layer to layer as an exponential of this rate, by position."""
 
-    def sizes(config: RunConfig) -> list[float]:
+    def sizes(config: RunConfig, *, skip_alone: bool = False) -> list[float]:
         return [math.exp(rates[config.position] * layer) for layer in range(1, config.depth + 1)]
 
     with pytest.MonkeyPatch.context() as patch:

@@ -145,8 +145,8 @@ CASES: dict[str, tuple[list[Made], list[Made]]] = {
         [lambda: skeleton.final_norm_printed(0, ["8.00"])],
     ),
     "skeleton.check_finds_the_fault": (
-        [lambda: skeleton.check_finds_the_fault(0, forgetful=False)],
-        [lambda: skeleton.check_finds_the_fault(0)],
+        [lambda: skeleton.check_finds_the_fault(0), lambda: skeleton.check_finds_the_fault(0, forgetful=False)],
+        [lambda: skeleton.check_finds_the_fault(0, missing=False)],
     ),
 }
 """Name to calls that must bear it out (or `only when`), and calls that must not."""

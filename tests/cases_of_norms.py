@@ -108,8 +108,8 @@ CASES: dict[str, tuple[list[Made], list[Made]]] = {
         [lambda: conversion.gains_alone_are_wrong(0, fold.folded)],
     ),
     "conversion.no_exact_map": (
-        [lambda: conversion.no_exact_map(0, "post")],
         [lambda: conversion.no_exact_map(0)],
+        [lambda: conversion.no_exact_map(0, {"in Pre-LN": "pre"})],
     ),
     "conversion.rms_to_layer_norm_is_wrong": (
         [lambda: conversion.rms_to_layer_norm_is_wrong(0)],

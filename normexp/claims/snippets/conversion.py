@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from normexp.claims.claim import Finding
-from normexp.claims.snippets.figures import plain
+from normexp.claims.snippets.figures import Seen, circumstances, plain
 from normexp.claims.snippets.printed import norm
 from normexp.nn.network import Network, build
 from normexp.run import RunConfig
@@ -22,6 +22,7 @@ CONFIG = RunConfig(depth=6, norm="ln", position="pre")
 SMALL = RunConfig(depth=6, width=32, heads=2, hidden=64, batch=16, lr=3e-3, steps=150)
 TRAINED = replace(SMALL, depth=2, lr=1e-2, steps=800)
 CALIBRATION = 50
+FOLDED = {"in Pre-LN": "pre", "in Post-LN": "post"}
 
 
 def convert_ln_to_rms(sd_ln: dict[str, Tensor], keys: list[str]) -> dict[str, Tensor]:
@@ -73,15 +74,19 @@ def gains_alone_are_wrong(seed: int, make: Callable[[Network], Converted] = drop
     return plain(largest > 0.01 * std, measured, f"gains kept, biases dropped: {measured}, seed {seed}")
 
 
-def no_exact_map(seed: int, position: str = "pre") -> Finding:
+def no_exact_map(seed: int, positions: Mapping[str, str] = FOLDED) -> Finding:
     """The fold of mean and bias into the neighbouring matrices moves the logits by more than rounding."""
-    network = used(seed, replace(CONFIG, position=position))
-    made = folded(network)
-    largest, std = error(network, made)
-    measured = f"largest logit error {largest:.1e} at a spread of {std:.2g}"
-    kept = made.config.norm == "ln" or made.config.final_norm == "ln"
-    why = f"; {made.reasons[0]}" if made.reasons else ""
-    return plain(kept or largest > ROUNDING * std, measured, f"{position}: mean and bias folded: {measured}{why}")
+
+    def look(position: str) -> Seen:
+        network = used(seed, replace(CONFIG, position=position))
+        made = folded(network)
+        largest, std = error(network, made)
+        kept = made.config.norm == "ln" or made.config.final_norm == "ln"
+        why = f" ({made.reasons[0]})" if made.reasons else ""
+        return kept or largest > ROUNDING * std, f"largest logit error {largest:.1e} at a spread of {std:.2g}{why}"
+
+    seen = {name: look(position) for name, position in positions.items()}
+    return circumstances(seen, {}, f"mean and bias folded, seed {seed}")
 
 
 def rms_to_layer_norm_is_wrong(seed: int, make: Callable[[Network], Converted] = to_layer_norm) -> Finding:

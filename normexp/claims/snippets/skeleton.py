@@ -115,8 +115,21 @@ def _checked(seed: int, forgetful: bool) -> tuple[float, float]:
     return printed, seen[0].norm(dim=-1).mean().item()
 
 
-def check_finds_the_fault(seed: int, forgetful: bool = True) -> Finding:
-    """Of a network that does not call its final norm, the check prints the norm that enters the head, to 1 %."""
+def check_finds_the_fault(seed: int, forgetful: bool = True, missing: bool = True) -> Finding:
+    """The check tells of a network that lacks its final norm, or has it and does not call it.
+
+    It asks whether the module is there, and prints a norm, which should be what enters the head, to 1 %.
+    """
+    lacking = PreLNNet(8, 1, 8)
+    if missing:
+        del lacking.norm
+    has_final = hasattr(lacking, "norm") and isinstance(lacking.norm, nn.Module)
     printed, real = _checked(seed, forgetful)
-    measured = f"it prints {printed:.2f}, {real:.2f} enter the head"
-    return plain(abs(printed / real - 1) < 0.01, measured, f"of a network that forgets its final norm {measured}")
+    seen = {
+        "where the module is missing": (not has_final, f"it says {has_final}"),
+        "where the module is not called": (
+            abs(printed / real - 1) < 0.01,
+            f"it prints {printed:.2f}, {real:.2f} enter the head",
+        ),
+    }
+    return circumstances(seen, {}, "of a network without its final norm")
