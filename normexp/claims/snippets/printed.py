@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from normexp import settings
-from normexp.claims.claim import Finding
+from normexp.claims.claim import NOTHING, Finding
 from normexp.claims.snippets.figures import Seen, circumstances
 from normexp.keys import Value
 from normexp.nn.norms import make_norm
@@ -29,9 +29,9 @@ Make = Callable[..., RunConfig]
 """A config of one setting, from more keys."""
 
 
-def in_settings(look: Callable[[Make], Seen], sentence: str) -> Finding:
-    """What is seen in each of the settings."""
-    return circumstances({name: look(setting(name)) for name in SETTINGS}, {}, sentence)
+def in_settings(look: Callable[[Make], Seen], sentence: str, elsewhere: Mapping[str, Seen] = NOTHING) -> Finding:
+    """What is seen in each of the settings, and elsewhere."""
+    return circumstances({name: look(setting(name)) for name in SETTINGS}, elsewhere, sentence)
 
 
 def setting(name: str) -> Make:
