@@ -79,11 +79,17 @@ class TestPlainLines:
         view.event(progress(CONFIGS[0]))
         assert raw.getvalue().decode().splitlines()[1:] == ["0 of 4 ended, 1 under way"]
 
-    def test_a_run_that_hangs_is_named_though_no_event_comes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("rounds", [1, 2])
+    def test_a_run_that_hangs_is_named_though_no_event_comes(
+        self, rounds: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         now = 0.0
         monkeypatch.setattr("normexp.views.live.LOOK_SECONDS", 0.01)
         monkeypatch.setattr("normexp.views.live.time.monotonic", lambda: now)
         view, raw = self.view()
+        for _ in range(rounds - 1):
+            view.begin(CONFIGS, done=0, failed=0, reused=0)
+            view.end()
         view.begin(CONFIGS, done=0, failed=0, reused=0)
         view.event(Started(CONFIGS[0]))
         view.event(Started(CONFIGS[1]))
@@ -91,11 +97,11 @@ class TestPlainLines:
         view.event(progress(CONFIGS[1]))
         now = 400.0
         for _ in range(500):
-            if raw.getvalue().count(b"\n") >= 4:
+            if raw.getvalue().count(b"\n") >= 3 + rounds:
                 break
             threading.Event().wait(0.01)
         view.end()
-        assert raw.getvalue().decode().splitlines()[1:] == [
+        assert raw.getvalue().decode().splitlines()[rounds:] == [
             "0 of 4 ended, 2 under way",
             "0 of 4 ended, 2 under way",
             "position pre, lr 0.001: no step for 6:40: "

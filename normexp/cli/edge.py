@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,13 +13,10 @@ import typer
 from normexp.cli import options as common
 
 if TYPE_CHECKING:
-    from normexp.execute.events import Event
     from normexp.plan import Plan
     from normexp.record import RunRecord
     from normexp.results.store import Store
-    from normexp.run import RunConfig
     from normexp.search import Search
-    from normexp.sweep import Listener
     from normexp.work import Options
 
 
@@ -116,54 +113,29 @@ def _show_dry_run(search: Search, plan: Plan, stored: Mapping[str, RunRecord], o
     )
 
 
-class _Rounds:
-    """Follows a search: its rounds one after the other, each as a sweep."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.names: dict[str, str] = {}
-        self.view: Listener | None = None
-
-    def begin(self, todo: Sequence[RunConfig], *, done: int, failed: int, reused: int) -> None:
-        from normexp.cli.show import screen
-        from normexp.views.live import View
-
-        self.view = View(screen(), self.names, self.folder)
-        self.view.begin(todo, done=done, failed=failed, reused=reused)
-
-    def event(self, event: Event) -> None:
-        if self.view is not None:
-            self.view.event(event)
-
-    def end(self) -> None:
-        if self.view is not None:
-            self.view.end()
-
-
 def _execute(search: Search, plan: Plan, stored: Mapping[str, RunRecord], options: Options) -> int:
     """Run round by round under the live view, then write and print what was found. Returns the exit code."""
-    from normexp.cli.show import say, show
+    from normexp.cli.show import say, screen, show
     from normexp.results.store import StorageError, Store
     from normexp.sweep import run_sweep
     from normexp.views import edge as views
     from normexp.views.console import Encodable, Uncut
-    from normexp.views.live import names_of
+    from normexp.views.live import View, names_of
 
     store, question = Store(options.out / plan.folder), search.question
-    listener = _Rounds(store.folder)
-    listener.names |= names_of(plan)
+    view = View(screen(), names_of(plan), store.folder)
 
     def grow(records: Mapping[str, RunRecord]) -> Plan | None:
         larger = search.grow(records)
         if larger is None:
             _write(store, search, records)  # before the figures are, for the report shows it among them
             return None
-        listener.names |= names_of(larger)
+        view.names |= names_of(larger)
         edges = search.edges(records)
         say(f"next values of {question.axis} in {sum(not edge.finished for edge in edges)} of {len(edges)} cells")
         return larger
 
-    swept = run_sweep(plan, options, listener, grow)
+    swept = run_sweep(plan, options, view, grow)
     records = swept.report.records
     if swept.stopped:
         with suppress(StorageError):  # told already, if the disk is full

@@ -62,12 +62,12 @@ def ended_text(done: int, failed: int, reused: int = 0) -> str:
 class View:
     """The listener of a sweep on a console. `names` tells each run in the words of the sweep's axes.
 
-    `folder` is that of the sweep, where logs lie.
+    `folder` is that of the sweep, where logs lie. It may begin again after its end; `names` may grow.
     """
 
     def __init__(self, console: Console, names: Mapping[str, str], folder: Path = Path()) -> None:
         self.console = console
-        self.names = names
+        self.names = dict(names)
         self.folder = folder
         self.tally = Tally()
         self._live: Live | None = None
@@ -77,13 +77,14 @@ class View:
     def begin(self, todo: Sequence[RunConfig], *, done: int, failed: int, reused: int) -> None:
         """Say what there is to do, and open the live view on a terminal."""
         self.tally = Tally(todo=todo)
+        self._over = threading.Event()
         rest = f"{len(todo)} to do" if todo else "nothing to do"
         self._say(f"{ended_text(done + reused, failed, reused)}, {rest}")
         if todo and self.console.file.isatty() and not self.console.is_dumb_terminal:
             self._live = Live(self, console=self.console, refresh_per_second=5, transient=True)
             self._live.start()
         elif todo:
-            threading.Thread(target=self._watch, daemon=True).start()
+            threading.Thread(target=self._watch, args=(self._over,), daemon=True).start()
 
     def event(self, event: Event) -> None:
         """Follow; a run that has ended is told in a line."""
@@ -103,10 +104,10 @@ class View:
         elif self._live is None:
             self._beat()
 
-    def _watch(self) -> None:
+    def _watch(self, over: threading.Event) -> None:
         """Where no event comes, since every run hangs, say so all the same."""
         with suppress(OSError, ValueError):  # the stream has gone
-            while not self._over.wait(LOOK_SECONDS):
+            while not over.wait(LOOK_SECONDS):
                 self._beat()
 
     def _beat(self) -> None:
