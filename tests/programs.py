@@ -19,7 +19,7 @@ from normexp.program.tape import Tape
 from normexp.run import RunConfig
 from normexp.streams import stream
 from normexp.tasks import Batch
-from normexp.training.statistics import kept_statistics
+from normexp.training.state import kept_state
 
 FLOAT32_TOLERANCE = 1e-5
 """Of the largest gradient. A rounding is 6e-8 of a number; a gradient here is a sum of some dozen products, through
@@ -103,7 +103,7 @@ def check(run: RunConfig, tolerance: float, first: int = 1) -> None:
     program = Program(network, run.batch, run.seq_len, first)
     for number in range(2):
         batch = batch_of(run, number)
-        with kept_statistics(network):
+        with kept_state(network):
             wanted, grads = by_autograd(network, batch, first)
             statistics = [buffer.clone() for buffer in network.buffers()]
         assert program(batch) == pytest.approx(wanted, rel=tolerance)

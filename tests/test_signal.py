@@ -18,7 +18,7 @@ from normexp.training.attention import attention_sizes
 from normexp.training.death import locate_step, replay
 from normexp.training.modes import mode_signal
 from normexp.training.signal import Signal, forward_signal, gradient_sizes, rms, signal_rows
-from normexp.training.statistics import kept_statistics
+from normexp.training.state import kept_state
 from normexp.training.train import Training, train
 from normexp.training.trainer import Trainer
 
@@ -213,7 +213,7 @@ class TestBatchNorm:
         network = build(BN)
         before = network.final_norm.running_mean.clone()
         try:
-            with kept_statistics(network):
+            with kept_state(network):
                 network.final_norm(torch.full((2, 3, 16), math.nan))
                 assert network.final_norm.running_mean.isnan().all()
                 raise KeyError

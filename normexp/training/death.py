@@ -16,7 +16,7 @@ from normexp.run import RunConfig
 from normexp.tasks import Batch
 from normexp.training.modes import mode_signal
 from normexp.training.signal import forward_signal, gradient_sizes, signal_rows
-from normexp.training.statistics import kept_statistics
+from normexp.training.state import kept_state, seeded
 from normexp.training.trainer import Trainer
 
 REPLAYED_STEPS = 32
@@ -82,8 +82,8 @@ def locate_step(trainer: Trainer, step: int, batch: Batch, bad: str, loss: float
         for name, parameter in trainer.network.named_parameters():
             witness.see("param", name, parameter)
     else:
-        with kept_statistics(trainer.network), _watched(trainer.network, witness, gradients=bad == "grad"):
-            trainer.backward(batch)
+        with kept_state(trainer.network), _watched(trainer.network, witness, gradients=bad == "grad"):
+            trainer.again(batch)
     fallback = ("nan" if loss != loss else "inf", bad, bad)
     return _death(trainer, step, witness.first or fallback)
 
@@ -100,16 +100,19 @@ def locate_validation(trainer: Trainer, step: int, loss: float) -> Death:
 
 def replay(config: RunConfig, death: Death, make: Callable[[RunConfig], Trainer] = Trainer) -> list[SignalRow]:
     """Train again from step 1 to the death, with the probe on for the last 32 steps."""
-    trainer = make(config)
     rows: list[SignalRow] = []
-    batches = trainer.task.batches(config.seed, config.batch)
-    for number, batch in enumerate(islice(batches, death.step), start=1):
-        if number <= death.step - REPLAYED_STEPS:
+    with seeded(config):
+        trainer = make(config)
+        batches = trainer.task.batches(config.seed, config.batch)
+        for number, batch in enumerate(islice(batches, death.step), start=1):
+            if number > death.step - REPLAYED_STEPS:
+                rows += training_signal(trainer, number, batch)
             trainer.step(number, batch)
-            continue
-        with kept_statistics(trainer.network), forward_signal(trainer.network) as signal:
-            trainer.backward(batch)
-        signal |= {"grad_norm": gradient_sizes(trainer.network), **mode_signal(trainer, batch)}
-        rows += signal_rows(number, signal)
-        trainer.step(number, batch)
     return rows
+
+
+def training_signal(trainer: Trainer, step: int, batch: Batch) -> list[SignalRow]:
+    """The layers' signal on a batch as in a training step, which draws the same random numbers after this."""
+    with kept_state(trainer.network), forward_signal(trainer.network) as signal:
+        trainer.backward(batch)
+    return signal_rows(step, signal | {"grad_norm": gradient_sizes(trainer.network), **mode_signal(trainer, batch)})

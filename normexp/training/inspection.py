@@ -19,7 +19,7 @@ from normexp.run import RunConfig
 from normexp.training.modes import mode_signal
 from normexp.training.optimizers import make_optimizer, rate
 from normexp.training.signal import Signal, Sizes, activations, forward_signal, gradient_sizes, hooked, rms, signal_rows
-from normexp.training.statistics import kept_statistics
+from normexp.training.state import kept_state, seeded
 from normexp.training.trainer import Trainer
 
 SGD_LR = 1e-2
@@ -48,8 +48,13 @@ def inspect_trainer(trainer: Trainer, number: int) -> list[SignalRow]:
     - mixer that attends: `attention_entropy` (nats) and `max_logit`.
     - logits, where a norm looks at other tokens: `leak`, `train_mode_loss`, `eval_mode_loss`.
     """
+    with seeded(trainer.config):
+        return _rows(trainer, number)
+
+
+def _rows(trainer: Trainer, number: int) -> list[SignalRow]:
     network, batch = trainer.network, trainer.signal_batch
-    with kept_statistics(network), _recorded(network) as before, forward_signal(network) as signal:
+    with kept_state(network), _recorded(network) as before, forward_signal(network) as signal:
         trainer.backward(batch)
         signal |= {"mean_square": {}, "token_cosine": {}}
         for (layer, part), values in before.items():
@@ -129,7 +134,7 @@ def _changes(trainer: Trainer, step: Callable[[], None], before: Values) -> Size
         return dict.fromkeys(before, math.nan)
     parameters = trainer.flat.values.clone()
     step()
-    with kept_statistics(trainer.network), _recorded(trainer.network) as after:
+    with kept_state(trainer.network), _recorded(trainer.network) as after:
         trainer.loss(trainer.signal_batch)
     trainer.flat.values.copy_(parameters)
     return {key: rms(after[key].double() - values.double()) for key, values in before.items()}

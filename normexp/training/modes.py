@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from normexp.matters import norms_in_use
 from normexp.nn.precision import logits
@@ -10,7 +11,7 @@ from normexp.norms import NORMS
 from normexp.run import RunConfig
 from normexp.tasks import Batch
 from normexp.training.signal import Signal
-from normexp.training.statistics import kept_statistics
+from normexp.training.state import kept_state
 from normexp.training.trainer import Trainer
 
 
@@ -34,10 +35,16 @@ def mode_signal(trainer: Trainer, batch: Batch) -> Signal:
     middle = tokens_bt.shape[1] // 2
     changed_bt = tokens_bt.clone()
     changed_bt[:, middle:] = (changed_bt[:, middle:] + 1) % run.vocab
-    network.eval()
-    found = {"eval_mode_loss": trainer.loss(batch).item()}
-    network.train()
-    with kept_statistics(network):
-        before, after = (logits(network, tokens, run)[:, :middle] for tokens in (tokens_bt, changed_bt))
-        found |= {"leak": float((after - before).abs().max()), "train_mode_loss": trainer.loss(batch).item()}
+
+    def early(tokens_bt: Tensor) -> Tensor:
+        with kept_state(network):
+            return logits(network, tokens_bt, run)[:, :middle]
+
+    with kept_state(network):
+        network.eval()
+        found = {"eval_mode_loss": trainer.loss(batch).item()}
+        network.train()
+    with kept_state(network):
+        found |= {"train_mode_loss": trainer.loss(batch).item()}
+    found |= {"leak": float((early(changed_bt) - early(tokens_bt)).abs().max())}
     return {quantity: {(run.depth + 1, "logits"): value} for quantity, value in found.items()}

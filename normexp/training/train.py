@@ -14,12 +14,10 @@ import torch
 from normexp.nn.network import Network
 from normexp.record import CurveRow, Death, Result, SignalRow, Traces
 from normexp.run import RunConfig
-from normexp.streams import seed_of
 from normexp.tasks import Batch
-from normexp.training.death import locate_step, locate_validation, replay
-from normexp.training.modes import mode_signal
-from normexp.training.signal import activations, forward_signal, gradient_sizes, rms, signal_rows
-from normexp.training.statistics import kept_statistics
+from normexp.training.death import locate_step, locate_validation, replay, training_signal
+from normexp.training.signal import activations, rms
+from normexp.training.state import kept_state, seeded
 from normexp.training.trainer import Step, Trainer, parameter_count
 
 Report = Callable[[int, float, float, tuple[float, ...]], None]
@@ -73,7 +71,7 @@ class _Session:
             if part == "stream":
                 sizes.append(rms(values))
 
-        with torch.no_grad(), torch.random.fork_rng(devices=[]), kept_statistics(network), activations(network, see):
+        with torch.no_grad(), kept_state(network), activations(network, see):
             self.trainer.loss(self.trainer.signal_batch)
         self.stream_rms, self.looked = tuple(sizes), time.monotonic()
 
@@ -81,17 +79,10 @@ class _Session:
         """Validation loss after update `number`, and the layers' signal on the first validation sequences."""
         with self.watch.part("eval"):
             loss = self.trainer.evaluate()
-            rows = self._signal(number)
+            rows = training_signal(self.trainer, number, self.trainer.signal_batch)
             self.layers += rows
             self.stream_rms = tuple(row.value for row in rows if row.part == "stream")
             return loss, None if math.isfinite(loss) else locate_validation(self.trainer, number, loss)
-
-    def _signal(self, number: int) -> list[SignalRow]:
-        network, batch = self.trainer.network, self.trainer.signal_batch
-        with kept_statistics(network), forward_signal(network) as signal:
-            self.trainer.backward(batch)
-        signal |= {"grad_norm": gradient_sizes(network), **mode_signal(self.trainer, batch)}
-        return signal_rows(number, signal)
 
     def step(self, number: int, batch: Batch) -> tuple[Step, Death | None]:
         """Update `number`, or its death before or after the update."""
@@ -110,8 +101,7 @@ def train(
     For reports the stream is measured at evaluations, and once more where so many seconds have gone by since.
     Raises ValueError where the task has nothing to learn or an infinite reference loss.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed_of("torch", config.seed))  # nothing here draws from it, but a user's norm may
+    with seeded(config):
         return _train(config, report, plain, look_seconds)
 
 

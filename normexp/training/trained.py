@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from normexp.run import RunConfig
+from normexp.training.state import seeded
 from normexp.training.trainer import Trainer
 from normexp.training.weights import network_from
 
@@ -20,9 +21,10 @@ def retrain(config: RunConfig) -> Trainer:
 
     The same config gives the same network on the same machine.
     """
-    trainer = Trainer(config)
-    batches = trainer.task.batches(config.seed, config.batch)
-    for number, batch in enumerate(islice(batches, config.steps), start=1):
-        if trainer.step(number, batch).bad is not None:
-            break
-    return trainer
+    with seeded(config):
+        trainer = Trainer(config)
+        batches = trainer.task.batches(config.seed, config.batch)
+        for number, batch in enumerate(islice(batches, config.steps), start=1):
+            if trainer.step(number, batch).bad is not None:
+                break
+        return trainer

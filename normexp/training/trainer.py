@@ -16,6 +16,7 @@ from normexp.run import RunConfig
 from normexp.tasks import Batch, Task
 from normexp.training.flat import FlatParameters
 from normexp.training.optimizers import make_optimizer, rate
+from normexp.training.state import seeded
 
 EVALUATED = 128
 """Sequences of the validation set that pass through the network at a time: few enough for the processor's caches."""
@@ -45,6 +46,7 @@ class Trainer:
         self._programs: dict[tuple[int, int], Program] = {}
         self.task = Task(config)
         self.network = network or build(config)
+        self._random = torch.get_rng_state()
         self._statistics = tuple(self.network.buffers())
         self.flat = FlatParameters(self.network)
         self.optimizer = make_optimizer(config, self.flat)
@@ -73,6 +75,7 @@ class Trainer:
 
         They are non-finite only where autograd finds them so.
         """
+        self._random = torch.get_rng_state()
         if not self._by_program:
             return self.backward(batch), self.flat.grad_norm()
         before = [buffer.clone() for buffer in self._statistics]
@@ -81,7 +84,12 @@ class Trainer:
             return found
         for buffer, values in zip(self._statistics, before, strict=True):
             buffer.copy_(values)
-        return self.backward(batch), self.flat.grad_norm()
+        return self.again(batch), self.flat.grad_norm()
+
+    def again(self, batch: Batch) -> float:
+        """As `backward`, with the random numbers that the last `gradients` drew."""
+        torch.set_rng_state(self._random)
+        return self.backward(batch)
 
     def _program(self, batch: Batch) -> Program:
         """The program for batches of this shape."""
@@ -115,10 +123,11 @@ class Trainer:
 
     @torch.no_grad()
     def evaluate(self) -> float:
-        """Validation loss, in nats."""
+        """Validation loss, in nats. Random numbers are drawn as by every other evaluation, and for it alone."""
         self.network.eval()
         parts = torch.split(torch.from_numpy(self.validation.inputs_nt), EVALUATED)
-        logits_btv = torch.cat([logits(self.network, tokens_bt, self.config) for tokens_bt in parts])
+        with seeded(self.config):
+            logits_btv = torch.cat([logits(self.network, tokens_bt, self.config) for tokens_bt in parts])
         self.network.train()
         return self._loss(logits_btv, self.validation).item()
 
