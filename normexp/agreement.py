@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
+from normexp.curves import first_difference
 from normexp.labels import plural
 from normexp.plan import Plan
 from normexp.record import COMPARED, CurveRow, Result, RunRecord, SignalRow
 from normexp.results import manifest
-from normexp.views.repro import compare
 
 
 def of_sweeps(one: Plan, other: Plan, names: tuple[str, str]) -> list[str]:
@@ -74,12 +74,12 @@ def _traces(one: RunRecord, other: RunRecord) -> Iterator[str]:
 
 
 def _curves(one: Sequence[CurveRow], other: Sequence[CurveRow]) -> str:
-    found = min(compare(one, other), compare(other, one), key=lambda told: told.first_difference is not None)
-    if found.first_difference is None:
+    found = first_difference(one, other, one_lacks=("grad_norm",), other_lacks=("grad_norm",))
+    if found is None:
         return ""
     if not found.column:
         return f"curves of {len(one)} and {len(other)} rows"
-    return f"{found.column} of step {found.first_difference} {found.stored!r} and {found.now!r}"
+    return f"{found.column} of step {found.step} {found.one!r} and {found.other!r}"
 
 
 def _signal(rows: Sequence[SignalRow]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 
+from normexp.curves import first_difference
 from normexp.labels import loss_text
 from normexp.record import CurveRow, RunRecord
 from normexp.run import KEYS
@@ -17,6 +18,7 @@ from normexp.views.comparison import Differing
 from normexp.views.console import Encodable, Uncut
 from normexp.views.pivot import TextTable
 
+LOSSES = ("train_loss", "val_loss")
 MEASURED = ("train_loss", "grad_norm", "val_loss")
 """What is compared of a curve: the rate follows from the config."""
 APART = 0.01
@@ -78,20 +80,18 @@ def parting(a: Sequence[CurveRow], b: Sequence[CurveRow]) -> Parting | None:
     rows = list(zip(a, b, strict=False))
     if not rows:
         return None
-    first: tuple[int, str, float, float] | None = None
-    apart = None
-    for one, other in rows:
-        for column in MEASURED:
-            ours, theirs = getattr(one, column), getattr(other, column)
-            if ours is None or theirs is None or repr(ours) == repr(theirs):
-                continue
-            first = first or (one.step, column, ours, theirs)
-            if column != "grad_norm" and not math.isclose(ours, theirs, rel_tol=APART):
-                apart = one.step if apart is None else apart
-    if first is None:
-        return Parting(steps=rows[-1][0].step, step=None)
-    step, column, ours, theirs = first
-    return Parting(steps=rows[-1][0].step, step=step, column=column, a=ours, b=theirs, apart=apart)
+    steps = rows[-1][0].step
+    found = first_difference(a, b, columns=MEASURED, one_lacks=MEASURED, other_lacks=MEASURED)
+    if found is None or not found.column:
+        return Parting(steps=steps, step=None)
+    apart = next((one.step for one, other in rows if _losses_apart(one, other)), None)
+    return Parting(steps=steps, step=found.step, column=found.column, a=found.one, b=found.other, apart=apart)
+
+
+def _losses_apart(one: CurveRow, other: CurveRow) -> bool:
+    pairs = [(getattr(one, column), getattr(other, column)) for column in LOSSES]
+    known = [pair for pair in pairs if None not in pair and repr(pair[0]) != repr(pair[1])]
+    return any(not math.isclose(*pair, rel_tol=APART) for pair in known)
 
 
 def comparison(found: RunComparison) -> RenderableType:

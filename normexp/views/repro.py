@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from normexp.curves import first_difference
 from normexp.errors import UserError
 from normexp.record import CurveRow, RunRecord
 
@@ -25,9 +25,6 @@ class Comparison:
     norms_lacking: bool = False
 
 
-COLUMNS = tuple(field.name for field in dataclasses.fields(CurveRow))
-
-
 def check(stored: RunRecord) -> None:
     """Raise UserError where there is nothing to compare with, which is no difference."""
     if stored.traces is None or not stored.traces.curve:
@@ -36,25 +33,20 @@ def check(stored: RunRecord) -> None:
 
 def compare(stored: Sequence[CurveRow], now: Sequence[CurveRow]) -> Comparison:
     """Row by row, bit by bit (NaN equals NaN), but for gradient norms that are not stored, as in unpacked runs."""
-    lacking = False
-    for one, row in zip(stored, now, strict=False):
-        left_out = one.step > 0 and one.grad_norm is None and row.grad_norm is not None
-        lacking = lacking or left_out
-        other = dataclasses.replace(row, grad_norm=None) if left_out else row
-        if repr(one) != repr(other):
-            column = next(c for c in COLUMNS if repr(getattr(one, c)) != repr(getattr(other, c)))
-            return Comparison(
-                steps=other.step,
-                first_difference=other.step,
-                column=column,
-                stored=getattr(one, column),
-                now=getattr(other, column),
-                norms_lacking=lacking,
-            )
-    if len(stored) != len(now):
-        short = min(len(stored), len(now))
-        return Comparison(steps=short, first_difference=short, norms_lacking=lacking)
-    return Comparison(steps=len(now) - 1, first_difference=None, norms_lacking=lacking)
+    found = first_difference(stored, now, one_lacks=("grad_norm",))
+    steps = len(now) - 1 if found is None else found.step
+    compared = [pair for pair in zip(stored, now, strict=False) if pair[1].step <= steps]
+    lacking = any(one.grad_norm is None and other.grad_norm is not None for one, other in compared)
+    if found is None:
+        return Comparison(steps=steps, first_difference=None, norms_lacking=lacking)
+    return Comparison(
+        steps=steps,
+        first_difference=found.step,
+        column=found.column,
+        stored=found.one,
+        now=found.other,
+        norms_lacking=lacking,
+    )
 
 
 def verdict(stored: RunRecord, now: RunRecord) -> list[str]:
