@@ -11,6 +11,8 @@ from normexp.shard import Shard
 
 LABEL = "label"
 """What stands among the keys of a point for its label."""
+SEED = "seed"
+"""The key over whose values the runs of a cell differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +77,11 @@ class Plan:
     def configs(self) -> dict[str, RunConfig]:
         """Run id to config, each once, in the order in which the points ask for them."""
         return {point.config.run_id: point.config for point in self.points}
+
+    @property
+    def cell_axes(self) -> tuple[str, ...]:
+        """The axes that tell cells apart: all but the seed."""
+        return tuple(axis for axis in self.axes if axis != SEED)
 
     def part(self, shard: Shard) -> Plan:
         """The plan of one shard of this sweep, in a folder of its own."""

@@ -12,7 +12,7 @@ from normexp.config.axes import listed
 from normexp.edge import AXES, Edge, Question, Share
 from normexp.errors import UserError
 from normexp.keys import Value
-from normexp.plan import Pivot, Plan, Point
+from normexp.plan import SEED, Pivot, Plan, Point
 from normexp.record import Outcome, RunRecord, Status
 from normexp.run import RunConfig
 
@@ -36,7 +36,7 @@ class Search:
         low, high = self._at(question.span.low), self._at(question.span.high)
         self._warnings = tuple(dict.fromkeys((*low.warnings, *high.warnings)))
         self._alike = {_without(question.axis, point.config) for point in high.points}
-        self.axes = tuple(axis for axis in high.axes if axis not in (question.axis, "seed"))
+        self.axes = tuple(axis for axis in high.axes if axis not in (question.axis, SEED))
         self._asked: dict[Place, set[Number]] = {place: set() for place in self._cells_at(question.span.low)}
         self.most_runs = len(low.configs) * question.span.most_values
         self.grid_runs = len(low.configs) * question.span.grid_values
@@ -146,7 +146,7 @@ class Search:
             name=f"{sweep.name}+edge-{axis}",
             title=self.title,
             folder=self.folder,
-            axes=(*self.axes, axis, "seed"),
+            axes=(*self.axes, axis, SEED),
             points=tuple(points),
             source=sweep.source,
             pivot=Pivot(rows=(axis,), columns=self.axes) if self.axes else None,
@@ -163,7 +163,7 @@ class Search:
 
     def _at(self, value: Number) -> Plan:
         """The sweep at one value of the axis, every seed. Raises UserError for values that clash."""
-        given = {self.question.axis: listed([value]), "seed": listed(self.question.seeds)}
+        given = {self.question.axis: listed([value]), SEED: listed(self.question.seeds)}
         groups = tuple(
             replace(
                 group,
@@ -181,4 +181,4 @@ def _verdicts(shares: Sequence[Share]) -> dict[Number, bool | None]:
 
 def _without(axis: str, config: RunConfig) -> tuple[Value, ...]:
     """What a run has in common with those that differ in the axis and the seed alone."""
-    return tuple(value for name, value in config.to_dict().items() if name not in (axis, "seed"))
+    return tuple(value for name, value in config.to_dict().items() if name not in (axis, SEED))

@@ -15,7 +15,7 @@ from normexp.config.structure import FREE, Structure, Structures
 from normexp.config.sweepfile import Sweep, parse
 from normexp.errors import UserError
 from normexp.keys import Value
-from normexp.plan import Plan, Point, Published
+from normexp.plan import SEED, Plan, Point, Published
 from normexp.run import KEYS, RunConfig
 
 MAX_RUNS = 10_000
@@ -106,7 +106,7 @@ def axes_of(sweep: Sweep) -> tuple[str, ...]:
         names += [*sweep.pivot.rows, *sweep.pivot.columns]
     names += [name for figure in sweep.published for name in figure.where if name in KEYS]
     unique = dict.fromkeys(names)
-    return tuple(sorted(unique, key=lambda name: name == "seed"))
+    return tuple(sorted(unique, key=lambda name: name == SEED))
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from normexp.config.yamlfile import Notes, nearest
 from normexp.errors import UserError
 from normexp.keys import Value
 from normexp.labels import heading, plural
-from normexp.plan import Plan, Point
+from normexp.plan import SEED, Plan, Point
 from normexp.probed import QUANTITIES
 from normexp.run import KEYS
 
@@ -57,7 +57,7 @@ def read(overrides: Sequence[str], seeds: int | None, quantity: str | None) -> R
     for change in changes:
         if change.axis is None:
             notes.fault(f"{change.origin}: a probe has no {change.key}: leave it out")
-        elif change.key == "seed" and seeds is not None:
+        elif change.key == SEED and seeds is not None:
             notes.fault(f"{change.origin}: seed is given beside --seeds: keep one")
     notes.fail_if_any()
     source = f"grid: {{seed: {list(range(seeds or SEEDS))}}}"
@@ -68,7 +68,7 @@ def read(overrides: Sequence[str], seeds: int | None, quantity: str | None) -> R
     plan = grid.plan(sweep)
     more = [f"seeds={seeds}"] if seeds not in (None, SEEDS) else []
     given = {change.key: change.axis for change in changes if change.axis is not None}
-    fixed = {key: axis.value(0) for key, axis in given.items() if axis.count == 1 and key != "seed"}
+    fixed = {key: axis.value(0) for key, axis in given.items() if axis.count == 1 and key != SEED}
     common = {key: KEYS[key].default for key in ALWAYS_TOLD if key not in plan.axes} | fixed
     told = heading(tuple(common), tuple(common.values()))
     return Request(networks=_networks(plan, fixed), told=told, folder=sweep.folder + slug(more))
@@ -76,7 +76,7 @@ def read(overrides: Sequence[str], seeds: int | None, quantity: str | None) -> R
 
 def _networks(plan: Plan, fixed: Mapping[str, Value]) -> dict[str, list[Point]]:
     """Points by the name of their network: the axes that vary, or norm and position."""
-    varying = [key for key in plan.axes if key != "seed" and key not in fixed]
+    varying = [key for key in plan.cell_axes if key not in fixed]
     found: dict[str, list[Point]] = {}
     for point in plan.points:
         values = {key: point.values[key] for key in varying}

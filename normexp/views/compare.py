@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from normexp.errors import at_most
 from normexp.keys import Value
 from normexp.labels import loss_text, plural, value_text, values_text
-from normexp.plan import Point
+from normexp.plan import SEED, Point
 from normexp.views.comparison import CellDifference, Change, Comparison, Differing
 from normexp.views.console import Encodable, Uncut
 from normexp.views.pairing import Values
@@ -73,7 +73,7 @@ def _replacement(before: Values, after: Values) -> str:
 
 def _cells(found: Comparison) -> TextTable:
     cells = found.cells
-    keys = [key for key in found.pairing.matched if key != "seed" and len({cell.where[key] for cell in cells}) > 1]
+    keys = [key for key in found.pairing.matched if key != SEED and len({cell.where[key] for cell in cells}) > 1]
     several = len({(*cell.before.values(), *cell.after.values()) for cell in cells}) > 1
     header = (*keys, *(["A → B"] if several else []), "A", "B", "B - A (95 % interval)", "pairs")
     rows = tuple(

@@ -14,6 +14,7 @@ from typing import Any
 
 from normexp.interval import half_interval
 from normexp.keys import Value
+from normexp.plan import SEED
 from normexp.record import SURVIVED, Status
 from normexp.run import KEYS
 from normexp.views.pairing import Pair, Pairing, Side, Values, pairing
@@ -128,7 +129,7 @@ def _changes(a: Side, b: Side, pairs: Sequence[Pair]) -> tuple[Change, ...]:
 def _cells(a: Side, b: Side, pairs: Sequence[Pair]) -> tuple[CellDifference, ...]:
     found: dict[tuple[Value, ...], list[Pair]] = {}
     for pair in pairs:
-        where = [value for key, value in pair.where.items() if key != "seed"]
+        where = [value for key, value in pair.where.items() if key != SEED]
         found.setdefault((*where, *pair.before.values(), *pair.after.values()), []).append(pair)
     return tuple(_cell(a, b, those) for those in found.values())
 
@@ -140,7 +141,7 @@ def _cell(a: Side, b: Side, pairs: Sequence[Pair]) -> CellDifference:
     same_task = all(losses_of(one).agrees(losses_of(other)) for one, other in both)
     mean, low, high = _interval([final_loss(other) - final_loss(one) for one, other in both] if same_task else [])
     return CellDifference(
-        where={key: value for key, value in first.where.items() if key != "seed"},
+        where={key: value for key, value in first.where.items() if key != SEED},
         before=first.before,
         after=first.after,
         a=Cell(values={}, point=first.a, runs=tuple(one for one, _ in rows)),

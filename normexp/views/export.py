@@ -35,10 +35,10 @@ class Exporter:
 def _tables(report: Report) -> Sequence[TextTable]:
     """The pivot; without one, the first axis by the others; without an axis, the one cell."""
     plan = report.plan
-    axes = [axis for axis in plan.axes if axis != "seed"]
+    axes = plan.cell_axes
     if plan.pivot is None and axes:
-        beside = axes[1:] or ["norm" if axes[0] == "position" else "position"]
-        return pivot(replace(plan, pivot=Pivot(rows=(axes[0],), columns=tuple(beside))), report.runs)
+        beside = axes[1:] or ("norm" if axes[0] == "position" else "position",)
+        return pivot(replace(plan, pivot=Pivot(rows=(axes[0],), columns=beside)), report.runs)
     return report.pivots or [markdown.cell_table(plan, report.summary)]
 
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from normexp.labels import loss_text, range_text, shown, value_text
 from normexp.plan import Plan
-from normexp.record import REFERENCES, Outcome
+from normexp.record import REFERENCES
 from normexp.views.pivot import TextTable
 from normexp.views.summary import by_loss
+from normexp.views.tables import COUNTS
 
 if TYPE_CHECKING:
     import pandas as pd
 
-COUNTS = ("planned", "done", *(outcome.value for outcome in Outcome), "failed", "pending")
 NO_RUNS = "no runs"
 
 
@@ -38,7 +38,7 @@ def document(
 
 def cell_table(plan: Plan, summary: pd.DataFrame) -> TextTable:
     """One row a cell, best first and dead last; losses over survivors as mean ± std, the 95 % interval beside."""
-    axes = [axis for axis in plan.axes if axis != "seed"]
+    axes = plan.cell_axes
     labels = ["label"] if any(summary["label"]) else []
     header = (
         *labels,

@@ -13,7 +13,7 @@ from itertools import product
 from normexp.errors import UserError
 from normexp.keys import Value
 from normexp.labels import values_text
-from normexp.plan import LABEL, Plan, Point
+from normexp.plan import LABEL, SEED, Plan, Point
 from normexp.record import RunRecord
 from normexp.run import KEYS
 from normexp.views.summary import Run
@@ -94,9 +94,9 @@ def _with(axes: tuple[str, ...], key: str) -> tuple[str, ...]:
 
 def pairing(a: Side, b: Side) -> Pairing:
     """Pair the points of two sides; where each has several of the values replaced, each with each."""
-    axes = [key for key in dict.fromkeys([LABEL, *a.axes, *b.axes]) if key != "seed"]
+    axes = [key for key in dict.fromkeys([LABEL, *a.axes, *b.axes]) if key != SEED]
     replaced = tuple(key for key in axes if not set(a.values(key)) & set(b.values(key)))
-    matched = (*(key for key in axes if key not in replaced), "seed")
+    matched = (*(key for key in axes if key not in replaced), SEED)
     ours, theirs = _grouped(a.points, matched), _grouped(b.points, matched)
     pairs = [
         Pair(

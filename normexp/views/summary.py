@@ -73,7 +73,7 @@ def cells(plan: Plan, runs: pd.DataFrame) -> list[Cell]:
     by_id: dict[str, Any] = {row["run_id"]: row for row in runs.to_dict("records")}
     first: dict[tuple[Any, ...], Point] = {}
     members: dict[tuple[Any, ...], dict[str, Run]] = {}
-    axes = [axis for axis in plan.axes if axis != "seed"]
+    axes = plan.cell_axes
     for point in plan.points:
         place = (point.label, *(point.values[axis] for axis in axes))
         first.setdefault(place, point)
@@ -91,11 +91,9 @@ def cells(plan: Plan, runs: pd.DataFrame) -> list[Cell]:
 
 def summarize(plan: Plan, runs: pd.DataFrame) -> pd.DataFrame:
     """One row a cell. planned = done + failed + pending, and done is the sum of the five outcomes."""
-    axes = [axis for axis in plan.axes if axis != "seed"]
     numbers = ("survivors", "median_val_loss", "mean_val_loss", "std_val_loss", "low95_val_loss", "high95_val_loss")
     references = ("learned_fraction", *REFERENCES)
-    counts = [name for name in tables.SUMMARY_COUNTS if "_" not in name]
-    columns = ["label", *axes, *counts, *numbers, *references, "first_dead_step", "last_dead_step", "stale_runs"]
+    columns = ["label", *plan.cell_axes, *tables.COUNTS, *numbers, *references, *tables.LATER_COUNTS]
     rows = (cell.values | _counts(cell) | _losses(cell) for cell in cells(plan, runs))
     return tables.frame(rows, columns)
 

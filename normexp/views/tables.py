@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from normexp.errors import UserError
 from normexp.plan import Plan
-from normexp.record import Result, RunRecord
+from normexp.record import Outcome, Result, RunRecord
 from normexp.run import KEYS
 
 if TYPE_CHECKING:
@@ -44,25 +44,15 @@ RESULT_COLUMNS = {
 }
 RUN_COLUMNS = {"run_id": TEXT, "status": TEXT, "outcome": TEXT, "trend": TEXT} | CONFIG_COLUMNS | RESULT_COLUMNS
 POINT_COLUMNS = {"label": TEXT} | CONFIG_COLUMNS | {"run_id": TEXT}
-SUMMARY_COUNTS = (
-    "planned",
-    "done",
-    "learned",
-    "plateau",
-    "unsettled",
-    "diverged",
-    "nonfinite",
-    "failed",
-    "pending",
-    "first_dead_step",
-    "last_dead_step",
-    "stale_runs",
-)
+COUNTS = ("planned", "done", *(outcome.value for outcome in Outcome), "failed", PENDING)
+"""Of runs of a cell: planned = done + failed + pending, and done is the sum of the outcomes."""
+LATER_COUNTS = ("first_dead_step", "last_dead_step", "stale_runs")
+"""Of a cell, after its losses."""
 SECONDS = ("data", "steps", "eval", "replay", "total")
 SECONDS_SUFFIX = "_seconds"
 NUMBER_SUFFIXES = (SECONDS_SUFFIX, "_val_loss")
 
-_DTYPES = RUN_COLUMNS | POINT_COLUMNS | dict.fromkeys(SUMMARY_COUNTS, INTEGER) | {"death_step": INTEGER}
+_DTYPES = RUN_COLUMNS | POINT_COLUMNS | dict.fromkeys((*COUNTS, *LATER_COUNTS), INTEGER) | {"death_step": INTEGER}
 
 
 def dtype(column: str) -> str:

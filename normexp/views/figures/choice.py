@@ -10,7 +10,7 @@ from normexp.config.yamlfile import nearest
 from normexp.errors import UserError
 from normexp.keys import Value
 from normexp.labels import listed, plural, value_text
-from normexp.plan import LABEL, Plan
+from normexp.plan import LABEL, SEED, Plan
 from normexp.record import RunRecord, Traces
 from normexp.run import KEYS
 from normexp.views.figures.panels import Texts
@@ -18,8 +18,6 @@ from normexp.views.summary import Cell, cells
 
 if TYPE_CHECKING:
     import pandas as pd
-
-SEED = "seed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +38,7 @@ class Source:
     def varying(self) -> tuple[str, ...]:
         """The axes with several values, seed apart, and the label where there are several."""
         labels = (LABEL,) if len({point.label for point in self.plan.points}) > 1 else ()
-        return labels + tuple(axis for axis in self.plan.axes if axis != SEED and len(self.values(axis)) > 1)
+        return labels + tuple(axis for axis in self.plan.cell_axes if len(self.values(axis)) > 1)
 
     def values(self, key: str) -> list[Value]:
         """Distinct values of an axis, of any key or of the label, in the order of the points."""

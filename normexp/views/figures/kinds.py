@@ -44,7 +44,7 @@ def _two_axes(plan: Plan) -> bool:
     """Of one grid: under several labels, each has axes of its own, which one pair does not fit."""
     if len({point.label for point in plan.points}) > 1:
         return False
-    varying = [axis for axis in plan.axes if axis != "seed" and _varies(plan, axis)]
+    varying = [axis for axis in plan.cell_axes if _varies(plan, axis)]
     return len(varying) > 1 and any(_is_scanned(plan, axis) for axis in varying)
 
 
@@ -55,7 +55,7 @@ def _is_scanned(plan: Plan, axis: str) -> bool:
 
 
 def _few_cells(plan: Plan) -> bool:
-    cells = {(p.label, *(value for key, value in p.values.items() if key != "seed")) for p in plan.points}
+    cells = {(p.label, *(p.values[axis] for axis in plan.cell_axes)) for p in plan.points}
     return len(cells) <= FEW
 
 
