@@ -48,6 +48,7 @@ def run(
     plain: bool = False,
     timeout_seconds: float | None = None,
     executor: str = "processes",
+    scheduler: str | None = None,
     plugin: Files = (),
     progress: Callable[[Progress], None] | None = None,
 ) -> RunRecord:
@@ -56,15 +57,16 @@ def run(
     The record has the canonical config (keys that do not matter at their neutral value), `status`, `verdict` with the
     outcome, `result` with losses and the death, if any, and `traces`: `curve`, one row an update, and `layers`. A run
     that diverges is done, as in a sweep; only one whose process fails has another status, and `error`, and no verdict.
-    `plain`: every step by autograd. `progress` is called some times a second while it trains.
+    `plain`: every step by autograd. `executor`: "processes", "inline" or "dask"; the last with the address of its
+    `scheduler`, or "local". `progress` is called some times a second while it trains.
 
     Raises UserError where the task has nothing to learn, has an infinite reference loss or does not fit into memory, or
-    the executor is unknown.
+    the executor is unknown, or has not what it needs.
     """
     _load(plugin)
     config = config if isinstance(config, RunConfig) else _config(config)
     job = Job(plugins.loaded(), plain=plain, losses=check_tasks([config]))
-    execute = chosen(executor, None)
+    execute = chosen(executor, scheduler)
     events = execute([config.canonical()], jobs=1, timeout_seconds=timeout_seconds, work=job)
     with closing(events):
         for event in events:

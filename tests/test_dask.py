@@ -11,6 +11,7 @@ from contextlib import ExitStack, suppress
 import pytest
 from workloads import records, tiny
 
+import normexp
 from normexp import plugins
 from normexp.errors import UserError
 from normexp.execute import cluster as connection
@@ -63,6 +64,13 @@ def test_a_run_with_plugin_and_weights_is_the_same_to_the_bit_on_a_cluster_of_th
         assert there[seed].weights == record.weights
         assert record.weights
     assert multiprocessing.active_children() == []
+
+
+def test_one_run_from_python_goes_to_a_scheduler_too() -> None:
+    record = normexp.run(tiny(0), executor="dask", scheduler="local")
+    assert record.status is Status.DONE, record.error
+    with pytest.raises(UserError, match="only --executor dask has one"):
+        normexp.run(tiny(0), scheduler="local")
 
 
 def test_what_a_worker_sends_is_read_and_not_believed() -> None:
