@@ -78,8 +78,22 @@ def add(plugin: Plugin) -> None:
     """
     if plugin.digest in _loaded:
         return
-    module = _run(plugin)
-    found = [
+    module = types.ModuleType(f"normexp_plugin_{plugin.digest}")
+    sys.modules[module.__name__] = module  # dataclasses look their module up
+    try:
+        found = _found(plugin, module)
+    except UserError:
+        sys.modules.pop(module.__name__, None)
+        raise
+    for table, name, row in found:
+        table.add(name, row, plugin.digest)
+    _loaded[plugin.digest] = plugin
+
+
+def _found(plugin: Plugin, module: types.ModuleType) -> list[tuple[Registry[Any], str, Any]]:
+    """Table, name and row of all that the file adds. Raises UserError where it cannot be used."""
+    _run(plugin, module)
+    found: list[tuple[Registry[Any], str, Any]] = [
         (table, name, row)
         for table, kind, attribute in ((NORMS, Norm, "NORMS"), (SCHEMES, Scheme, "SCHEMES"))
         for name, row in _rows(plugin, module, attribute, kind)
@@ -89,9 +103,7 @@ def add(plugin: Plugin) -> None:
     complaints = [fault for table, name, row in found for fault in _faults(plugin, table, name, row)]
     if complaints:
         raise UserError(*(f"{plugin.path}: {complaint}" for complaint in complaints))
-    for table, name, row in found:
-        table.add(name, row, plugin.digest)
-    _loaded[plugin.digest] = plugin
+    return found
 
 
 @contextmanager
@@ -108,19 +120,15 @@ def using(plugin: Plugin) -> Iterator[None]:
             del _loaded[plugin.digest]
 
 
-def _run(plugin: Plugin) -> types.ModuleType:
-    module = types.ModuleType(f"normexp_plugin_{plugin.digest}")
+def _run(plugin: Plugin, module: types.ModuleType) -> None:
     module.__file__ = plugin.path
-    sys.modules[module.__name__] = module  # dataclasses look their module up
     try:
         exec(compile(plugin.text.removeprefix("\ufeff"), plugin.path, "exec"), module.__dict__)
     except SyntaxError as fault:
         line = f":{fault.lineno}" if fault.lineno else ""
         raise UserError(f"{fault.filename or plugin.path}{line}: {fault.msg}") from fault
     except (Exception, SystemExit) as fault:
-        del sys.modules[module.__name__]
         raise UserError(_told(plugin, fault)) from fault
-    return module
 
 
 def _told(plugin: Plugin, fault: BaseException) -> str:

@@ -206,6 +206,7 @@ def test_bad_files_are_told_and_add_nothing(text: str, told: str) -> None:
         plugins.add(Plugin("x.py", text))
     assert told in str(caught.value)
     assert (set(NORMS), set(SCHEMES), plugins.loaded()) == before
+    assert f"normexp_plugin_{Plugin('x.py', text).digest}" not in sys.modules
 
 
 def test_a_file_that_is_none(tmp_path: Path) -> None:
