@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from normexp.labels import shown
-from normexp.views.markdown import NO_RUNS, cell_table, reference_losses
-from normexp.views.pivot import TextTable
+from normexp.views.celltable import cell_table, reference_losses
+from normexp.views.pivot import NO_RUNS, TextTable
 
 if TYPE_CHECKING:
     from normexp.views.report import Report

@@ -12,6 +12,7 @@ from normexp.errors import UserError
 from normexp.plan import Pivot
 from normexp.results.store import Store
 from normexp.views import eventfile, latex, markdown, tables
+from normexp.views.celltable import cell_table, reference_losses
 from normexp.views.pivot import TextTable, pivot
 from normexp.views.report import Report
 
@@ -39,7 +40,7 @@ def _tables(report: Report) -> Sequence[TextTable]:
     if plan.pivot is None and axes:
         beside = axes[1:] or ("norm" if axes[0] == "position" else "position",)
         return pivot(replace(plan, pivot=Pivot(rows=(axes[0],), columns=beside)), report.runs)
-    return report.pivots or [markdown.cell_table(plan, report.summary)]
+    return report.pivots or [cell_table(plan, report.summary)]
 
 
 def _markdown(report: Report, store: Store) -> Files:
@@ -47,12 +48,12 @@ def _markdown(report: Report, store: Store) -> Files:
     for table in _tables(report):
         blocks += [f"## {markdown.escape(table.title)}"] if table.title else []
         blocks += [markdown.table_text(table)] + ([markdown.escape(table.note)] if table.note else [])
-    blocks += [markdown.escape(text) for text in [markdown.reference_losses(report.summary)] if text]
+    blocks += [markdown.escape(text) for text in [reference_losses(report.summary)] if text]
     yield MARKDOWN, ("\n\n".join(blocks) + "\n").encode()
 
 
 def _latex(report: Report, store: Store) -> Files:
-    plan, references = report.plan, markdown.reference_losses(report.summary)
+    plan, references = report.plan, reference_losses(report.summary)
     yield LATEX, latex.document(plan.title or plan.name, plan.name, _tables(report), references).encode()
 
 

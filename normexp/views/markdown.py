@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from normexp.labels import loss_text, range_text, shown, value_text
+from normexp.labels import shown
 from normexp.plan import Plan
-from normexp.record import REFERENCES
-from normexp.views.pivot import TextTable
-from normexp.views.summary import by_loss
-from normexp.views.tables import COUNTS
+from normexp.views.celltable import cell_table, reference_losses
+from normexp.views.pivot import NO_RUNS, TextTable
 
 if TYPE_CHECKING:
     import pandas as pd
-
-NO_RUNS = "no runs"
 
 
 def document(
@@ -34,52 +29,6 @@ def document(
     if warnings:
         blocks += ["## Warnings", "\n".join(f"- {escape(warning)}" for warning in warnings)]
     return "\n\n".join(blocks) + "\n"
-
-
-def cell_table(plan: Plan, summary: pd.DataFrame) -> TextTable:
-    """One row a cell, best first and dead last; losses over survivors as mean ± std, the 95 % interval beside."""
-    axes = plan.cell_axes
-    labels = ["label"] if any(summary["label"]) else []
-    header = (
-        *labels,
-        *axes,
-        *COUNTS,
-        "median",
-        "mean ± std",
-        "95 % interval",
-        "survivors",
-        "learned fraction",
-        "died at",
-    )
-    rows = []
-    for row in by_loss(summary).to_dict("records"):
-        keys = [value_text(key, row[key]) for key in [*labels, *axes]]
-        mean, spread, low = row["mean_val_loss"], row["std_val_loss"], row["low95_val_loss"]
-        rows.append(
-            (
-                *keys,
-                *(str(row[name]) for name in COUNTS),
-                loss_text(row["median_val_loss"]),
-                loss_text(mean) + ("" if math.isnan(spread) else f" ± {loss_text(spread)}"),
-                "" if math.isnan(low) else f"{loss_text(low)} to {loss_text(row['high95_val_loss'])}",
-                row["survivors"],
-                loss_text(row["learned_fraction"]),
-                range_text([row["first_dead_step"], row["last_dead_step"]]) if row["nonfinite"] else "",
-            )
-        )
-    return TextTable(title="", header=header, rows=tuple(rows))
-
-
-def reference_losses(summary: pd.DataFrame) -> str:
-    """Floor, guess and bigram of the sweep's tasks, as ranges where they differ."""
-    known = summary.dropna(subset=["floor"])
-    if known.empty:
-        return ""
-    parts = []
-    for name in REFERENCES:
-        ends = dict.fromkeys((loss_text(known[name].min()), loss_text(known[name].max())))
-        parts.append(f"{name} {' to '.join(ends)}")
-    return f"Reference losses in nats: {', '.join(parts)}."
 
 
 def escape(text: str) -> str:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 Combination = tuple[Value, ...]
 
+NO_RUNS = "no runs"
+"""What stands for the rows of a table that has none."""
 SEVERAL = "Cells of several seeds: mean ± std over seeds (k of n)."
 
 

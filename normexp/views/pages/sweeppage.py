@@ -17,8 +17,8 @@ from normexp.plan import Plan
 from normexp.record import Traces
 from normexp.results.store import FIGURES
 from normexp.run import KEYS, RunConfig
+from normexp.views.celltable import cell_table, reference_losses
 from normexp.views.figures.kinds import title_of
-from normexp.views.markdown import COUNTS, cell_table, reference_losses
 from normexp.views.pages.page import (
     Block,
     Commands,
@@ -33,7 +33,7 @@ from normexp.views.pages.page import (
 )
 from normexp.views.pages.runrows import MOST_CURVES, run_rows
 from normexp.views.pivot import TextTable
-from normexp.views.tables import PENDING
+from normexp.views.tables import COUNTS, PENDING
 
 if TYPE_CHECKING:
     from normexp.views.report import Report

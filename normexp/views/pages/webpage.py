@@ -11,9 +11,9 @@ from html import escape
 from typing import Any
 
 from normexp.labels import shown
-from normexp.views.markdown import NO_RUNS
 from normexp.views.pages import pagefiles
 from normexp.views.pages.page import Block, Commands, Folded, Grid, Heading, Page, Paragraph, Picture, Points
+from normexp.views.pivot import NO_RUNS
 
 FORBIDDEN = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src 'unsafe-inline'"
 """A page loads nothing, and runs no script but its own."""
