@@ -25,7 +25,6 @@ class Status(StrEnum):
     FAILED = "failed"
     KILLED = "killed"
     TIMEOUT = "timeout"
-    INTERRUPTED = "interrupted"
 
 
 FAILED = (Status.FAILED, Status.KILLED, Status.TIMEOUT)

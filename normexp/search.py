@@ -124,12 +124,11 @@ class Search:
         for value in sorted(value for value in self._asked[place] if span.low <= value <= span.high):
             points = self._cells_at(value)[place]
             found = [record for point in points if (record := records.get(point.config.run_id)) is not None]
-            ended = [record for record in found if record.status is not Status.INTERRUPTED]
-            if len(ended) == len(points):
-                words = [record.result_word for record in ended]
-                learned, failed = words.count(Outcome.LEARNED), sum(record.verdict is None for record in ended)
+            if len(found) == len(points):
+                words = [record.result_word for record in found]
+                learned, failed = words.count(Outcome.LEARNED), sum(record.verdict is None for record in found)
                 needed = self.question.needed
-                shares.append(Share(value=value, learned=learned, seeds=len(ended), failed=failed, needed=needed))
+                shares.append(Share(value=value, learned=learned, seeds=len(found), failed=failed, needed=needed))
         return shares
 
     def _plan(self) -> Plan:

@@ -23,7 +23,6 @@ from normexp.views.summary import cells
         (["diverged"], "diverged 1e+09, rising"),
         (["unsettled"], "unsettled 100, falling"),
         (["timeout"], "timeout"),
-        (["interrupted"], "pending"),
         (["pending"], "pending"),
         (["slow"], "plateau 4.07, falling"),
         (["slow", "slow"], "plateau 4.065 ± 0.000 (2), falling"),

@@ -57,10 +57,8 @@ def final_loss(run: Run) -> float:
 
 
 def result_word(run: Run) -> str:
-    """The outcome of a done run; of any other its status, with an interrupted one pending."""
-    if run["status"] == Status.DONE:
-        return str(run["outcome"])
-    return tables.PENDING if run["status"] == Status.INTERRUPTED else str(run["status"])
+    """The outcome of a done run, the status of any other, or pending."""
+    return str(run["outcome"] if run["status"] == Status.DONE else run["status"])
 
 
 def losses_of(run: Run) -> Losses:
