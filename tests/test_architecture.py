@@ -25,7 +25,7 @@ TOUCHES_FILES = {
     "results.wholeness",
     "results.archive",
     "results.pack",
-    "results.reportfiles",
+    "results.figurefiles",
     "views.pages.pagefiles",
     "views.tables",
     "plugins",

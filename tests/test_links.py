@@ -10,7 +10,7 @@ import records as made
 from others import elsewhere, ids, learned
 
 from normexp.errors import UserError
-from normexp.results import library, reportfiles
+from normexp.results import figurefiles, library
 from normexp.results.pack import pack
 from normexp.results.store import CURVE, FIGURES, LOG, MANIFEST, RUN, RUNS, SWEEP, WEIGHTS, Store
 
@@ -70,7 +70,7 @@ class TestLinks:
         (store.folder / FIGURES).mkdir()
         (store.folder / FIGURES / "curves.png").symlink_to(tmp_path / "secret")
         with pytest.raises(UserError, match="symbolic link"):
-            reportfiles.pictures(store.folder)
+            figurefiles.pictures(store.folder)
 
     def test_another_sweep_with_links_costs_this_one_nothing(self, store: Store, tmp_path: Path) -> None:
         run_id = ids(store)[0]

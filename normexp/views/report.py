@@ -14,7 +14,8 @@ from normexp.errors import EXIT_OK, EXIT_RUNS_FAILED, UserError, at_most
 from normexp.labels import listed, plural
 from normexp.plan import Plan
 from normexp.record import COMPARED, RunRecord, Status, Traces
-from normexp.results import reportfiles
+from normexp.results import figurefiles
+from normexp.results.reportfiles import WEBPAGE
 from normexp.results.store import FIGURES, Store
 from normexp.views import shards, tables
 from normexp.views.conclusion import conclusion
@@ -114,10 +115,10 @@ def rebuild(
         store.write_derived(name, text)
     store.write_derived("timings.csv", tables.to_csv(tables.timings(report.plan, report.records)))
     before = len(store.warnings)
-    if figures and (redraw or not reportfiles.drawn(store.folder, told.values())):
+    if figures and (redraw or not figurefiles.drawn(store.folder, told.values())):
         write_figures(store, report)
         if len(store.warnings) == before:
-            reportfiles.note_drawn(store.folder, told.values())
+            figurefiles.note_drawn(store.folder, told.values())
     return replace(report, warnings=(*report.warnings, *dict.fromkeys(store.warnings[before:])))
 
 
@@ -150,8 +151,8 @@ def write_figures(store: Store, report: Report) -> None:
         with _drawing:
             images = render(draw(made))
         write_figure(store, kind.file, images, made.data)
-    page = sweeppage.page(report, traces, reportfiles.pictures(store.folder), store.folder)
-    store.write_derived(reportfiles.WEBPAGE, html(page))
+    page = sweeppage.page(report, traces, figurefiles.pictures(store.folder), store.folder)
+    store.write_derived(WEBPAGE, html(page))
 
 
 def write_collapse(store: Store, words: str, shown: Sequence[TextTable], records: Mapping[str, RunRecord]) -> None:

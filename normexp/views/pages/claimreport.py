@@ -15,7 +15,7 @@ from normexp.claims.evidence import QUICK_SCALE, Evidence, plans
 from normexp.claims.files import called, folder_of
 from normexp.claims.verdict import Verdict
 from normexp.labels import plural
-from normexp.results import reportfiles
+from normexp.results import figurefiles, reportfiles
 from normexp.results.store import Store
 from normexp.views import report
 from normexp.views.claims import measured
@@ -51,7 +51,7 @@ def write(file: ClaimFile, verdicts: Sequence[Verdict], out: Path, *, scale: flo
         store = Store(out / plan.folder)
         if redraw and store.exists():
             report.rebuild(store, figures=True)
-        pictures = reportfiles.pictures(store.folder)
+        pictures = figurefiles.pictures(store.folder)
         sheets[stem] = Sheet(plan=plan, records=evidence.records(plan), pictures=pictures)
     more = "" if out == folder_of(file, scale) else f" --out {shlex.quote(str(out))}"
     made = page(file, verdicts, sheets, scale=scale, more=more)
