@@ -28,8 +28,7 @@ def judge(result: Result, evaluations: Sequence[tuple[int, float]], *, vocab: in
     limit = BLOWN_UP * math.log(vocab)
     thresholds = {"blown_up": BLOWN_UP, "learned_fraction": LEARNED_FRACTION, "trend": TREND}
     if result.death is not None:
-        death = result.death
-        rule = f"{death.kind} in {death.where} at step {death.step}"
+        rule = f"{result.death.fault} at step {result.death.step}"
         return Verdict(outcome=Outcome.NONFINITE, rule=rule, trend=None, thresholds=thresholds)
     initial, final = evaluations[0][1], evaluations[-1][1]
     fraction = result.losses.learned_fraction(final)

@@ -59,6 +59,11 @@ class Death:
     tensor: str
     layer: int
 
+    @property
+    def fault(self) -> str:
+        """`nan in loss`."""
+        return f"{self.kind} in {self.where}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveRow:

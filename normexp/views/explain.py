@@ -49,7 +49,7 @@ def _result(record: RunRecord) -> list[str]:
     lines = []
     if result.death is not None:
         death = result.death
-        lines.append(f"died: step {death.step}, {death.kind} in {death.where} {death.tensor} (layer {death.layer})")
+        lines.append(f"died: step {death.step}, {death.fault} {death.tensor} (layer {death.layer})")
     final, losses = result.final_val_loss, result.losses
     lines.append(
         f"validation loss: {_loss(result.init_val_loss)} before training, best {_loss(result.best_val_loss)}, "

@@ -48,7 +48,7 @@ def result_line(record: RunRecord) -> str:
         return f"{record.status}: {record.error}"
     if result.death is not None:
         death = result.death
-        return f"nonfinite: {death.kind} in {death.where} {death.tensor} at step {death.step}"
+        return f"nonfinite: {death.fault} {death.tensor} at step {death.step}"
     return f"{record.result_word}: loss {loss_text(result.final_val_loss or math.nan)}"
 
 

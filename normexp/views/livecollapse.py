@@ -128,8 +128,8 @@ class Column:
     def _head(self, seen: Seen, width: int, *, unicode: bool) -> Iterator[Text]:
         run, config = seen.run, seen.config
         if seen.death is not None:
-            death = seen.death
-            yield Text(f"{'✝' if unicode else 'x'} step {death.step}: {death.kind} in {death.where}", style="bold red")
+            mark = "✝" if unicode else "x"
+            yield Text(f"{mark} step {seen.death.step}: {seen.death.fault}", style="bold red")
         elif run.broke:
             yield Text(f"step {run.step}: broke; where?", style="bold red")
         else:

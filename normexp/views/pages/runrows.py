@@ -69,4 +69,4 @@ def _ended(record: RunRecord) -> Iterator[str]:
     yield loss_text(loss) if known else ""
     yield f"{result.losses.clipped_fraction(loss):.2f}" if known else ""
     yield (record.verdict.trend if record.verdict is not None else "") or ""
-    yield f"step {death.step}: {death.kind} in {death.where} {death.tensor}, layer {death.layer}" if death else ""
+    yield f"step {death.step}: {death.fault} {death.tensor}, layer {death.layer}" if death else ""
