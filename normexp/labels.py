@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from normexp.keys import Value
+from normexp.keys import Value, as_typed
 
 CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """What would steer a terminal, turn the direction of writing, or has no glyph; a new line is none of it."""
@@ -19,11 +19,9 @@ def shown(text: str) -> str:
 
 def value_text(key: str, value: Value) -> str:
     """A config value: switches as in YAML, learning rates at three significant digits."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
     if isinstance(value, float):
         return f"{value:.3g}" if key == "lr" else f"{value:g}"
-    return str(value)
+    return as_typed(value)
 
 
 def values_text(values: Mapping[str, Value]) -> str:

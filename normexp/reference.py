@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from normexp.errors import EXIT_OK, EXIT_RUNS_FAILED, EXIT_USAGE, UserError
-from normexp.keys import Key, Value
+from normexp.keys import Key, Value, as_typed
 from normexp.outcome import RULES
 from normexp.run import KEYS
 from normexp.views import schemes as tables
@@ -103,7 +103,7 @@ def _values(key: Key) -> str:
         values += [word for word in key.choices() if word != key.default]
     elif key.kind is bool:
         values.append(not key.default)
-    return ", ".join(str(value).lower() if isinstance(value, bool) else f"{value}" for value in values)
+    return ", ".join(map(as_typed, values))
 
 
 if __name__ == "__main__":

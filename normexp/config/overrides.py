@@ -14,7 +14,7 @@ from normexp.config.groups import Group
 from normexp.config.values import read_axis
 from normexp.config.yamlfile import Notes, Source, is_null, nearest
 from normexp.errors import UserError
-from normexp.keys import near_to
+from normexp.keys import as_typed, near_to
 from normexp.run import KEYS
 
 TEXTS = ("name", "title")
@@ -84,7 +84,7 @@ def _slug(value: str, axis: Axis) -> str:
     """The values in one spelling; what builds an axis, as it was typed."""
     if value.startswith("{") or axis.count > 20:
         return re.sub(r"[^A-Za-z0-9.+-]+", "-", value).strip("-")
-    return ",".join(str(item).lower() for item in axis)
+    return ",".join(as_typed(item) for item in axis)
 
 
 def apply(override: Override, group: Group, notes: Notes) -> Group:
