@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 
 import pytest
 from claimpages import FULL, Reader, by_runs, cited, every_word, page, plain, published_plan, sheet
 
 from normexp.claims.claim import Kind, Word
+from normexp.claims.verdict import judge
+from normexp.config import grid
 from normexp.plan import Plan
-from normexp.views.pages import claimreport, takeaways
-from normexp.views.pages.page import Grid, Paragraph
+from normexp.views.pages import claimreport, sheets, takeaways
+from normexp.views.pages.page import Grid, Paragraph, Points
+from normexp.views.pages.sheets import Sheet
 from normexp.views.pages.textpage import markdown
 from normexp.views.pages.webpage import html
 
@@ -87,6 +91,32 @@ def test_findings_are_chosen_by_the_rule() -> None:
     many = [by_runs(f"end{number}", True, True, section="summary") for number in range(7)]
     assert len(takeaways.chosen(many)) == takeaways.MOST
     assert "No claim is decided by runs yet." in markdown(page({}, [by_runs("thin", None, None)]))
+
+
+def test_what_holds_in_none_of_its_own_settings_is_told_so() -> None:
+    verdict = by_runs("elsewhere", False, False)
+    finding = replace(verdict.findings[0], holds=True, setting="as written at lr 1e-2")
+    held = judge(verdict.claim, [*verdict.findings, finding])
+    assert held.word is Word.ONLY_WHEN
+    assert takeaways.told([held]).leads == (
+        "“What elsewhere says” does not hold as stated, but does as written at lr 1e-2.",
+    )
+
+
+def test_what_a_label_fixes_beside_the_settings_is_told() -> None:
+    made = grid.plan_of(
+        name="made",
+        title="Made up",
+        groups=[
+            ("as written", {"depth": 1, "norm": ["none", "ln"], "final_norm": "ln"}),
+            ("as described", {"depth": 1, "norm": ["none", "ln"]}),
+        ],
+    )
+    assert sheets.apart(made, {"mixer"}) == {"as written": "final_norm ln"}
+    assert sheets.apart(made, {"final_norm"}) == {}
+    shown = Sheet(plan=made, records={}, pictures={})
+    points = [block for block in sheets.blocks(shown, []) if isinstance(block, Points)]
+    assert points[0].leads == ("Here as written:",)
 
 
 def test_a_verdict_that_is_not_as_expected_is_told(plan: Plan) -> None:

@@ -44,6 +44,7 @@ def test_conclusion_names_what_all_that_did_not_learn_share() -> None:
         (["pending"] * 4, "No run has come to a result yet: 4 pending."),
         (["failed", "killed", "timeout", "pending"], "No run has come to a result yet: 3 failed and 1 pending."),
         (["1.6", "1.7", "1.8", "1.9"], "4 of 4 finished runs learned. The outcome is the same everywhere."),
+        (["1.6", "3.5", "1.8", "3.6"], "4 of 4 finished runs learned, 2 of them less than half of what there is. The"),
         (["nan@3", "inf@9", "nan@7", "nan@9"], "0 of 4 finished runs learned; 4 died non-finite (step 3–9)."),
         (["nan@3", "inf@9", "nan@7", "nan@9"], "No cell has a finite median loss."),
         (["1.6", "nan@9", "nan@7", "1.9"], "No axis changes how many learn."),

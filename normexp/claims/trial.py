@@ -19,7 +19,7 @@ from normexp.claims.verdict import Verdict, judge
 from normexp.config.groups import scaled_values
 from normexp.errors import UserError
 from normexp.keys import Value
-from normexp.plan import Plan, Point
+from normexp.plan import LABEL, Plan
 from normexp.run import KEYS
 
 
@@ -76,18 +76,14 @@ def commands(file: ClaimFile, claim: Claim, out: Path, scale: float = 1.0) -> li
 
 
 def _needed(plan: Plan, claims: Iterable[Claim], scale: float) -> list[tuple[str, ...]]:
-    """Circumstances as `--only` texts, where the plan has a point of them; a label is no key."""
+    """Circumstances as `--only` texts, where the plan has a point of them."""
     found: dict[tuple[str, ...], None] = {}
     for claim in claims:
         for selection in circumstances(claim, scale).values():
-            keys = {key: values for key, values in selection.items() if key in KEYS}
-            if any(all(_value(point, key) in values for key, values in keys.items()) for point in plan.points):
-                found[tuple(f"{key}={_plain(value)}" for key, values in keys.items() for value in values)] = None
+            named = {LABEL if key == SETTING else key: values for key, values in selection.items() if values != ("",)}
+            if any(all(point.value_of(key) in values for key, values in named.items()) for point in plan.points):
+                found[tuple(f"{key}={_plain(value)}" for key, values in named.items() for value in values)] = None
     return list(found)
-
-
-def _value(point: Point, key: str) -> Value:
-    return point.values.get(key, getattr(point.config, key))
 
 
 def _plain(value: Value) -> str:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 LISTED_VALUES = 6
 """An axis with more values is told by its best and its worst in the conclusion."""
 
+MUCH = 0.5
+"""Of what can be learned: it is said of how many runs that learned had less."""
+
 VERBS = {
     Outcome.PLATEAU: "ended on a plateau",
     Outcome.UNSETTLED: "never settled",
@@ -52,7 +55,9 @@ def _happened(done: Sequence[Run]) -> str:
     deaths = range_text(run["step"] for run in done if run["outcome"] == Outcome.NONFINITE)
     if deaths:
         parts[-1] += f" (step {deaths})"
+    little = sum(run["outcome"] == Outcome.LEARNED and run["learned_fraction"] < MUCH for run in done)
     learned = f"{outcomes.count(Outcome.LEARNED)} of {plural(len(done), 'finished run')} learned"
+    learned += f", {little} of them less than half of what there is" if little else ""
     return f"{learned}; {listed(parts)}" if parts else learned
 
 

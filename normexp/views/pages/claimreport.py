@@ -14,7 +14,7 @@ from normexp.claims.claim import ClaimFile, Kind, Word
 from normexp.claims.evidence import QUICK_SCALE, Evidence, plans
 from normexp.claims.files import called, folder_of
 from normexp.claims.verdict import Verdict
-from normexp.labels import plural
+from normexp.labels import plural, values_text
 from normexp.results import figurefiles, reportfiles
 from normexp.results.store import Store
 from normexp.views import report
@@ -29,7 +29,7 @@ from normexp.views.pivot import TextTable
 
 MEANINGS = {
     Word.REPRODUCED: "it holds in every setting, for every seed of a calculation, or in the source",
-    Word.ONLY_WHEN: "it holds in some settings or circumstances alone, which are named",
+    Word.ONLY_WHEN: "it holds in some settings alone, or in none but in other circumstances; they are named",
     Word.NOT_REPRODUCED: "it holds in none of them",
     Word.MISQUOTED: "its source says otherwise",
     Word.CONTRADICTING: "the text itself says otherwise elsewhere",
@@ -151,16 +151,18 @@ def _lacking(sheets: Mapping[str, Sheet]) -> Iterator[Block]:
 
 
 def _tables(file: ClaimFile, verdicts: Sequence[Verdict], sheets: Mapping[str, Sheet]) -> Iterator[Block]:
+    told = settings(sheets.values())
     if sheets:
         yield Heading("Tables")
         yield Paragraph(
             "Final validation losses in nats. What the text prints for a cell, if that is known, stands in brackets."
         )
-        if told := settings(sheets.values()):
+        if told:
             yield Paragraph("The settings:")
-            yield Points(tuple(told.values()), leads=tuple(f"{name}:" for name in told))
+            yield Points(tuple(map(values_text, told.values())), leads=tuple(f"{name}:" for name in told))
+    known = {key for values in told.values() for key in values}
     for stem in in_order(sheets, file.claims):
-        yield from blocks(sheets[stem], [verdict for verdict in verdicts if stem in verdict.claim.sweeps])
+        yield from blocks(sheets[stem], [verdict for verdict in verdicts if stem in verdict.claim.sweeps], known)
 
 
 def _verdicts(verdicts: Sequence[Verdict]) -> Iterator[Block]:

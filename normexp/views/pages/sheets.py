@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,8 @@ from normexp.plan import Plan
 from normexp.record import RunRecord
 from normexp.run import KEYS
 from normexp.views import tables
+from normexp.views.celltable import reference_losses
 from normexp.views.conclusion import conclusion
-from normexp.views.markdown import reference_losses
 from normexp.views.pages.page import Block, Folded, Grid, Heading, Paragraph, Picture, Points, grids
 from normexp.views.pages.sweeppage import picture
 from normexp.views.pivot import TextTable, cell_text, pivot
@@ -54,7 +54,7 @@ def in_order(sheets: Mapping[str, Sheet], claims: Sequence[Claim]) -> list[str]:
     return sorted(sheets, key=place)
 
 
-def settings(sheets: Iterable[Sheet]) -> dict[str, str]:
+def settings(sheets: Iterable[Sheet]) -> dict[str, dict[str, Value]]:
     """Each label of the sweeps, with the values that nearly all of its points have and that differ between labels."""
     labels: dict[str, list[Mapping[str, Value]]] = {}
     for sheet in sheets:
@@ -64,7 +64,7 @@ def settings(sheets: Iterable[Sheet]) -> dict[str, str]:
     usual = {label: _usual(found) for label, found in labels.items()}
     keys = [key for key in KEYS if len({values.get(key) for values in usual.values()}) > 1]
     shared = [key for key in keys if all(key in values for values in usual.values())]
-    return {label: values_text({key: values[key] for key in shared}) for label, values in usual.items()}
+    return {label: {key: values[key] for key in shared} for label, values in usual.items()}
 
 
 def _usual(configs: Sequence[Mapping[str, Value]]) -> dict[str, Value]:
@@ -72,13 +72,31 @@ def _usual(configs: Sequence[Mapping[str, Value]]) -> dict[str, Value]:
     return {key: value for key, (value, count) in found.items() if count >= NEARLY_ALL * len(configs)}
 
 
-def blocks(sheet: Sheet, verdicts: Sequence[Verdict]) -> Iterator[Block]:
-    """A sweep's part of the page; `verdicts` are those of the claims that read it."""
+def apart(plan: Plan, known: Container[str]) -> dict[str, str]:
+    """Each label of a plan with what all its points have and those of another label have not, but for `known` keys."""
+    labels: dict[str, list[Mapping[str, Value]]] = {}
+    for point in plan.points:
+        labels.setdefault(point.label, []).append(point.config.to_dict())
+    fixed = {label: _shared(configs) for label, configs in labels.items()}
+    keys = [key for key in KEYS if key not in known and key not in plan.axes]
+    told = [key for key in keys if len({values.get(key) for values in fixed.values()}) > 1]
+    own = {label: {key: values[key] for key in told if key in values} for label, values in fixed.items()}
+    return {label: values_text(values) for label, values in own.items() if label and values}
+
+
+def _shared(configs: Sequence[Mapping[str, Value]]) -> dict[str, Value]:
+    return {key: value for key, value in configs[0].items() if all(config[key] == value for config in configs)}
+
+
+def blocks(sheet: Sheet, verdicts: Sequence[Verdict], known: Container[str] = ()) -> Iterator[Block]:
+    """A sweep's part of the page; `verdicts` are those of the claims that read it, `known` keys told of its labels."""
     plan = sheet.plan
     runs = tables.runs(plan, sheet.records)
     summary = summarize(plan, runs)
     yield Heading(plan.title or plan.name, 3)
     yield Paragraph(conclusion(plan, runs))
+    if own := apart(plan, known):
+        yield Points(tuple(own.values()), leads=tuple(f"Here {label}:" for label in own))
     yield from grids(pivot(plan, runs))
     if references := reference_losses(summary):
         yield Paragraph(references)

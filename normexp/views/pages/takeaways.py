@@ -50,6 +50,8 @@ def _held(verdict: Verdict) -> str:
     several = len(verdict.claim.settings) > 1
     if verdict.word is Word.REPRODUCED:
         return "holds in every setting" if several else "holds"
+    if verdict.word is Word.ONLY_WHEN and not set(verdict.when) & set(verdict.claim.settings):
+        return f"does not hold as stated, but does {listed(verdict.when)}"
     if verdict.word is Word.ONLY_WHEN:
         return f"holds only {listed([name or 'in its one setting' for name in verdict.when])}"
     return "holds in no setting" if several else "does not hold"
