@@ -22,7 +22,6 @@ from typing import Any
 from benchmarks.harness import say, say_machine, seconds, spread, write_csv
 from benchmarks.work import WithData
 from normexp.config import grid, sweepfile
-from normexp.execute import worker
 from normexp.execute.events import Finished
 from normexp.execute.processes import processes
 from normexp.execute.worker import Job
@@ -86,7 +85,7 @@ def stored_rows(runs: int, repeats: int) -> Iterator[Row]:
         plan = grid.plan(sweepfile.load(asked, ()), max_runs=runs)
         store = Store(Path(folder) / plan.folder)
         store.begin(plan, (), force=False)
-        record = worker.run(next(iter(plan.configs.values())), lambda progress: None)
+        record = Job()(next(iter(plan.configs.values())), lambda progress: None)
         for config in plan.configs.values():
             store.write(replace(record, config=config))
         commands: dict[str, tuple[str | Path, ...]] = {

@@ -19,6 +19,7 @@ from benchmarks.environments import ROOT, CannotInstall, environment
 from benchmarks.harness import FOLDER, say, say_machine, seconds, spread, write_csv
 from normexp.execute.events import Finished
 from normexp.execute.processes import processes
+from normexp.execute.worker import Job
 from normexp.record import Status
 from normexp.run import RunConfig
 
@@ -31,7 +32,7 @@ def ours(jobs: int, configs: list[RunConfig]) -> float:
     """Seconds of the configs on so many of normexp's workers."""
 
     def train() -> None:
-        records = [event.record for event in processes(configs, jobs=jobs) if isinstance(event, Finished)]
+        records = [event.record for event in processes(configs, jobs=jobs, work=Job()) if isinstance(event, Finished)]
         if len(records) != len(configs) or any(record.status is not Status.DONE for record in records):
             sys.exit("a run failed")
 

@@ -9,7 +9,6 @@ from itertools import islice
 from pathlib import Path
 
 from benchmarks.harness import seconds
-from normexp.execute import worker
 from normexp.execute.worker import Job, Report
 from normexp.record import RunRecord
 from normexp.run import RunConfig
@@ -40,7 +39,7 @@ def with_memory(config: RunConfig, report: Report) -> RunRecord:
 
     Private pages are 0 where the system does not tell.
     """
-    record = worker.run(config, report)
+    record = Job()(config, report)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return replace(record, environment={**record.environment, "peak": peak, "private": _private()})
 

@@ -75,7 +75,7 @@ def test_one_run_from_python_goes_to_a_scheduler_too() -> None:
 
 def test_what_a_worker_sends_is_read_and_not_believed() -> None:
     config = tiny(0)
-    (record,) = records(inline([config], jobs=1)).values()
+    (record,) = records(inline([config], jobs=1, work=Job())).values()
     packed = wire.pack(record)
     assert wire.unpack(packed, config) == RunRecord(
         **{name: getattr(record, name) for name in RunRecord.__slots__ if name != "traces"},
@@ -102,14 +102,14 @@ def test_executor_and_scheduler_belong_together() -> None:
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(UserError, match=r"pip install 'normexp\[dask\]'"):
-        list(dask([tiny(0)], jobs=1))
+        list(dask([tiny(0)], jobs=1, work=Job()))
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "127.0.0.1", "nonsense://x"])
 def test_a_scheduler_that_is_not_there_is_told(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.3)
     with pytest.raises(UserError, match=f"--scheduler {address}: no dask scheduler answers there"):
-        list(dask([tiny(0)], jobs=1, scheduler=address))
+        list(dask([tiny(0)], jobs=1, work=Job(), scheduler=address))
 
 
 def test_versions_are_named_on_both_sides() -> None:

@@ -17,7 +17,7 @@ from workloads import BAD, one_bad, paced, quick, tiny
 from normexp.errors import UserError
 from normexp.execute.events import Event, Finished, Progress, Started
 from normexp.execute.executors import EXECUTORS, Executor, chosen
-from normexp.execute.worker import Work
+from normexp.execute.worker import Job, Work
 from normexp.interrupt import Stopped, stoppable
 from normexp.record import Outcome, RunRecord, Status
 from normexp.run import RunConfig
@@ -60,7 +60,7 @@ def seed_of(event: Event) -> int:
 
 @every
 def test_nothing_to_do(execute: Executor) -> None:
-    assert list(execute([], jobs=2)) == []
+    assert list(execute([], jobs=2, work=Job())) == []
 
 
 @every
@@ -137,7 +137,7 @@ def test_a_run_over_its_time_is_killed_and_its_log_tells_where_it_stood(execute:
 
 def test_a_timeout_needs_a_process() -> None:
     with pytest.raises(UserError, match="use the executor processes"):
-        list(EXECUTORS["inline"]([tiny(0)], jobs=1, timeout_seconds=1.0))
+        list(EXECUTORS["inline"]([tiny(0)], jobs=1, timeout_seconds=1.0, work=Job()))
 
 
 @every
@@ -211,7 +211,7 @@ def test_an_interrupt_reaches_the_caller_while_it_waits(execute: Executor) -> No
 @every
 def test_a_real_run_is_measured_and_judged(execute: Executor) -> None:
     config = tiny(0, eval_every=2)
-    (record,) = records(execute([config], jobs=1))
+    (record,) = records(execute([config], jobs=1, work=Job()))
     assert record.status is Status.DONE, record.log
     assert record.result is not None
     assert record.verdict is not None
@@ -227,7 +227,7 @@ def test_a_real_run_is_measured_and_judged(execute: Executor) -> None:
 
 @every
 def test_a_run_that_dies_is_done(execute: Executor) -> None:
-    (record,) = records(execute([tiny(0, norm="none", optimizer="sgd", lr=1e30, steps=5)], jobs=1))
+    (record,) = records(execute([tiny(0, norm="none", optimizer="sgd", lr=1e30, steps=5)], jobs=1, work=Job()))
     assert record.status is Status.DONE, record.log
     assert record.verdict is not None
     assert record.verdict.outcome is Outcome.NONFINITE
@@ -245,9 +245,9 @@ def test_losses_are_the_same_to_the_bit_wherever_and_in_whatever_order(execute: 
     configs = [tiny(seed, width=32, hidden=64, depth=2, steps=20, eval_every=5) for seed in range(3)]
     configs.append(tiny(0, norm="none", optimizer="sgd", lr=1e30, steps=5))
     ways = [
-        records(EXECUTORS["inline"](configs, jobs=1)),
-        records(execute(configs, jobs=1)),
-        records(execute(configs[::-1], jobs=2)),
+        records(EXECUTORS["inline"](configs, jobs=1, work=Job())),
+        records(execute(configs, jobs=1, work=Job())),
+        records(execute(configs[::-1], jobs=2, work=Job())),
     ]
     curves = [{record.run_id: fingerprint(record) for record in way} for way in ways]
     first = ways[0][0].traces
@@ -264,7 +264,7 @@ def test_work_that_a_worker_cannot_import_is_refused(execute: Executor) -> None:
     with pytest.raises(ValueError, match="define it at the top of a module"):
         list(execute([tiny(0)], jobs=1, work=work))
     with pytest.raises(ValueError, match="jobs must be at least 1"):
-        list(execute([tiny(0)], jobs=0))
+        list(execute([tiny(0)], jobs=0, work=Job()))
 
 
 def test_a_training_loads_neither_the_compiler_nor_sympy() -> None:

@@ -22,11 +22,9 @@ from normexp.training.initial import (
     UNIT_FFN,
     UNIT_MIXER,
     WIDE,
-    WIDE_SEEDS,
     WIDTH,
     before_norms,
     expected_squares,
-    ffn_share,
     first_q_gradients,
     fit_of_line,
     geometric,
@@ -45,6 +43,13 @@ from normexp.training.initial import (
     w2_gradients,
 )
 from normexp.training.outputs import heavy_rows, largest_output, normalized, rms_statistics
+
+WIDE_SEEDS = range(6)
+
+
+def ffn_share(hidden: int) -> float:
+    """Mean square of what an FFN with relu and Xavier weights makes of an input of mean square 1: 2dh / (d + h)^2."""
+    return 2 * WIDTH * hidden / (WIDTH + hidden) ** 2
 
 
 class TestStream:

@@ -1,6 +1,7 @@
 """The README says what the code does."""
 
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,14 +12,15 @@ from typer.core import MARKUP_MODE_KEY
 from normexp import errors, reference
 from normexp.claims import files, reading
 from normexp.cli.app import app
+from normexp.interrupt import Stopped
 from normexp.outcome import TREND
 
 CODES = [
     errors.EXIT_RUNS_FAILED,
     errors.EXIT_USAGE,
     errors.EXIT_VERDICT_DIFFERS,
-    errors.EXIT_SIGINT,
-    errors.EXIT_SIGTERM,
+    Stopped(signal.SIGINT).exit_code,
+    Stopped(signal.SIGTERM).exit_code,
 ]
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

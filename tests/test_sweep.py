@@ -15,6 +15,7 @@ from normexp.errors import UserError
 from normexp.execute.events import Event, Finished, Started
 from normexp.execute.executors import EXECUTORS
 from normexp.execute.launch import LauncherError
+from normexp.execute.worker import Job
 from normexp.record import Losses, RunRecord
 from normexp.results.store import StorageError, Store
 from normexp.run import RunConfig
@@ -200,7 +201,7 @@ def test_a_full_disk_stops_the_sweep_and_keeps_what_is_there(tmp_path: Path, mon
 
 def test_a_machine_that_cannot_start_processes_stops_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks(configs: Iterable[RunConfig], **rest: object) -> Generator[Event, None, None]:
-        yield from islice(EXECUTORS["inline"](configs, jobs=1), 4)
+        yield from islice(EXECUTORS["inline"](configs, jobs=1, work=Job()), 4)
         raise LauncherError("no file descriptors left")
 
     monkeypatch.setitem(EXECUTORS, "breaks", breaks)

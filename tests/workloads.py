@@ -45,7 +45,7 @@ def quick(config: RunConfig, report: worker.Report) -> RunRecord:
 
 def measured(config: RunConfig, report: worker.Report) -> RunRecord:
     """A training, whose log is the peak of its process's memory in KiB."""
-    record = worker.run(config, report)
+    record = worker.Job()(config, report)
     return replace(record, log=str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))
 
 
@@ -139,7 +139,7 @@ def prints(config: RunConfig, report: worker.Report) -> RunRecord:
 def imports(config: RunConfig, report: worker.Report) -> RunRecord:
     """The real run; its log tells what it had to import, and whether torch was there before."""
     before = set(sys.modules)
-    record = worker.run(config, report)
+    record = worker.Job()(config, report)
     assert record.status is Status.DONE, record.log
     new = sorted(set(sys.modules) - before)
     return RunRecord(config=config, status=Status.DONE, log=json.dumps({"had": "torch" in before, "new": new}))
@@ -150,7 +150,7 @@ def threads(config: RunConfig, report: worker.Report) -> RunRecord:
     import torch
 
     seen = [torch.get_num_threads()]
-    record = worker.run(config, lambda progress: seen.append(torch.get_num_threads()))
+    record = worker.Job()(config, lambda progress: seen.append(torch.get_num_threads()))
     return RunRecord(config=config, status=record.status, log=json.dumps([seen[0], seen[-1]]))
 
 

@@ -11,14 +11,14 @@ import time
 
 from distributed import Client, LocalCluster
 
-from normexp.execute import worker
+from normexp.execute.worker import Job
 from normexp.record import RunRecord, Status
 from normexp.run import RunConfig
 
 
 def train(config: RunConfig) -> RunRecord:
     """What a worker of normexp does."""
-    return worker.run(config, lambda progress: None)
+    return Job()(config, lambda progress: None)
 
 
 def main() -> None:

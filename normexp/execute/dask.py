@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
-from normexp.execute import cluster, remote, wire, worker
+from normexp.execute import cluster, remote, wire
 from normexp.execute.cluster import LOCAL, ClusterError
 from normexp.execute.events import Event, Finished, Progress, Started
 from normexp.execute.host import FAULT, RECORD
@@ -30,7 +30,7 @@ def dask(
     *,
     jobs: int,
     timeout_seconds: float | None = None,
-    work: Work = worker.run,
+    work: Work,
     scheduler: str = LOCAL,
 ) -> Generator[Event, None, None]:
     """Do each config on a thread of a dask worker, in a process of its own there, at most `jobs` at a time.

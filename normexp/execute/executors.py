@@ -19,7 +19,7 @@ class Executor(Protocol):
     """Starts at most `jobs` runs at a time; each is Started, makes Progress, and is Finished exactly once."""
 
     def __call__(
-        self, configs: Iterable[RunConfig], *, jobs: int, timeout_seconds: float | None = None, work: Work = ...
+        self, configs: Iterable[RunConfig], *, jobs: int, timeout_seconds: float | None = None, work: Work
     ) -> Generator[Event, None, None]:
         """The events, as they come; configs are taken when their turn comes."""
 

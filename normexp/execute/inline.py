@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 
 from normexp.errors import UserError
-from normexp.execute import worker
 from normexp.execute.events import Event, Finished, Progress, Started
 from normexp.execute.worker import Work, attempt, throttled
 from normexp.record import RunRecord
@@ -19,7 +18,7 @@ class _Stop(BaseException):
 
 
 def inline(
-    configs: Iterable[RunConfig], *, jobs: int, timeout_seconds: float | None = None, work: Work = worker.run
+    configs: Iterable[RunConfig], *, jobs: int, timeout_seconds: float | None = None, work: Work
 ) -> Generator[Event, None, None]:
     """Do each config in a thread of this process, one at a time, so that its progress is seen while it works.
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Generator, Iterable, Sequence
 from multiprocessing import connection
 
-from normexp.execute import launch, worker
+from normexp.execute import launch
 from normexp.execute.events import Event, Finished, Started
 from normexp.execute.process import GRACE_SECONDS, RunProcess
 from normexp.execute.worker import Work
@@ -19,7 +19,7 @@ LONGEST_WAIT_SECONDS = 86400.0
 
 
 def processes(
-    configs: Iterable[RunConfig], *, jobs: int, timeout_seconds: float | None = None, work: Work = worker.run
+    configs: Iterable[RunConfig], *, jobs: int, timeout_seconds: float | None = None, work: Work
 ) -> Generator[Event, None, None]:
     """Do each config in a process of its own, at most `jobs` at a time, in the order given; configs are taken lazily.
 

@@ -37,15 +37,11 @@ REPORT_SECONDS = 0.2
 """Least time between two reports of a run."""
 
 
-def run(config: RunConfig, report: Report) -> RunRecord:
-    """Train and judge one config. Status done, or failed with the traceback in the log; see `attempt`."""
-    return attempt(_train, config, report)
-
-
 @dataclass(frozen=True, slots=True)
 class Job:
-    """`run` with the rows of plugins, whose text travels with it; records bring the trained weights if asked for.
+    """Train and judge a config: a record that is done, or failed with the traceback as its log; see `attempt`.
 
+    The text of `plugins` travels with it. Records bring the trained weights if asked for.
     With `plain`, autograd makes every step: the reference of the faster one, and equal to it up to rounding.
     `losses` are reference losses that the driver has estimated already, by their task. Where someone has the layers
     `watched`, they are measured for every report, not at evaluations alone.

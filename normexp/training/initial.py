@@ -26,7 +26,6 @@ DEPTHS = (4, 8, 16, 40)
 SEEDS: Sequence[int] = range(3)
 WIDTH = 64
 WIDE: Mapping[str, Any] = {"width": 128, "hidden": 256}
-WIDE_SEEDS: Sequence[int] = range(6)
 UNIT_MIXER: Mapping[str, Any] = {"mixer": "linear", "init": "unit"}
 UNIT_FFN: Mapping[str, Any] = {"mixer": "linear", "init": "unit", "init_gain": 2**0.25}
 """Branches whose outputs have mean square 1: a matrix alone; an FFN, whose relu halves, with both matrices up."""
@@ -92,11 +91,6 @@ def mean_squares(position: str, depth: int, seed: int, **keys: Any) -> list[floa
 def expected_squares(position: str, depth: int, seeds: Iterable[int] = SEEDS, **keys: Any) -> list[float]:
     """The same, mean over seeds."""
     return [float(value) for value in np.mean([mean_squares(position, depth, s, **keys) for s in seeds], axis=0)]
-
-
-def ffn_share(hidden: int) -> float:
-    """Mean square of what an FFN with relu and Xavier weights makes of an input of mean square 1: 2dh / (d + h)^2."""
-    return 2 * WIDTH * hidden / (WIDTH + hidden) ** 2
 
 
 def log2_growth(depth: int, seed: int, **keys: Any) -> float:
