@@ -67,10 +67,19 @@ def test_bad_configs_are_refused_by_an_optimized_python_too(name: str, tmp_path:
     assert [path.name for path in tmp_path.iterdir()] == ["bad.yaml"]
 
 
+@pytest.mark.parametrize("name", ["sweep", "edge", "report", "explain", "repro", "compare", "plot", "export", "merge"])
+def test_a_command_by_itself_says_what_it_lacks(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main([name], tmp_path, monkeypatch) == 2
+    assert "Missing argument" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["sweep", "tiny.yaml", "--steps", "10"], "--steps: write steps=10, without dashes"),
+        (["sweep", "tiny.yaml", "--steps"], "--steps: write steps=VALUE, without dashes"),
         (["sweep", "tiny.yaml", "--init-gain=2"], "--init-gain: write init_gain=2, without dashes"),
         (["sweep", "tiny.yaml", "--jobs", "0"], "--jobs"),
         (["collapse", "--depth", "many"], "--layers: 'many' is not a number"),

@@ -18,10 +18,11 @@ class SweepCommand(TyperCommand):
     """Tells whoever writes a key of the config as an option how it is written."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        for argument, after in zip(args, [*args[1:], ""], strict=True):
+        for number, argument in enumerate(args, start=1):
             name, _, value = argument.removeprefix("--").partition("=")
             key = name.replace("-", "_")
             if argument.startswith("--") and key in KEYS:
+                after = next((text for text in args[number : number + 1] if not text.startswith("-")), "VALUE")
                 raise UserError(f"No such option: --{name}: write {key}={value or after}, without dashes")
         return super().parse_args(ctx, args)
 
