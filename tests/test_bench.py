@@ -17,6 +17,7 @@ from normexp.cli.app import app
 from normexp.config.bench import read_model, read_shapes, read_threads
 from normexp.errors import UserError
 from normexp.execute import jobs, machine
+from normexp.results import measured
 from normexp.run import RunConfig
 from normexp.timing import BOTH, FORWARD, STEP, Rounds, Timing, timings
 from normexp.training import bench
@@ -187,7 +188,7 @@ class TestShown:
         assert ("normexp, 2 threads" in labels) == (len(threads) == 2)
 
     def test_files(self, out: tuple[Path, str]) -> None:
-        assert {path.name for path in out[0].iterdir()} == {"bench.csv", "bench.svg", "bench.png"}
+        assert {path.name for path in out[0].iterdir()} - {".lock"} == {"bench.csv", "bench.svg", "bench.png"}
         assert (out[0] / "bench.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -227,6 +228,13 @@ class TestRefusals:
         (tmp_path / "bench" / "manifest.json").write_text("{}")
         done = CliRunner().invoke(app, ["bench", "--out", str(tmp_path)])
         assert "folder of a sweep" in str(done.exception)
+
+    def test_a_folder_that_another_command_holds_is_left_alone(self, tmp_path: Path) -> None:
+        with measured.held(tmp_path / "bench"):
+            quick = ["--steps", "0", "--shapes", "4x2", "--rounds", "3", "--threads", "1"]
+            done = CliRunner().invoke(app, ["bench", *TINY, *quick, "--out", str(tmp_path)])
+        assert "is in use by pid" in str(done.exception)
+        assert not (tmp_path / "bench" / "bench.csv").exists()
 
     def test_no_folder_can_be_made_in_a_file(self, tmp_path: Path) -> None:
         (tmp_path / "results").write_text("")

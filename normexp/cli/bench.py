@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from normexp.cli import options as common
-from normexp.errors import UserError
 
 if TYPE_CHECKING:
     from normexp.config.bench import Request
@@ -38,25 +37,31 @@ def bench(
     plugin: common.Plugins = None,
 ) -> None:
     """Time RMSNorm beside LayerNorm: each norm by itself, and training steps of a network with them."""
-    from normexp.cli.show import say, show
+    from normexp.cli.show import show
     from normexp.config.bench import read
-    from normexp.execute.heap import keep_freed_memory
     from normexp.execute.jobs import default_jobs
-    from normexp.execute.machine import load
-    from normexp.labels import plural
-    from normexp.results.atomic import below, make_folder, write_atomically
-    from normexp.results.store import Store
-    from normexp.timing import STEP, timings
+    from normexp.results import measured
     from normexp.views import bench as view
     from normexp.views.console import Uncut
     from normexp.views.figures.benchfigure import draw
     from normexp.views.figures.canvas import render
 
-    processors, folder = default_jobs(), below(out, FOLDER)
+    processors, folder = default_jobs(), out / FOLDER
     request = read(shapes, threads, overrides or (), processors)
-    if Store(folder).exists():
-        raise UserError(f"{folder} is the folder of a sweep: choose another with --out")
-    make_folder(folder)
+    with measured.held(folder):
+        rows = list(_rows(request, rounds, steps, processors))
+        measured.write(folder, "bench", view.to_csv(rows), render(draw(rows)))
+    show(*(Uncut(table) for table in view.tables(rows)), f"Files: {folder}")
+
+
+def _rows(request: Request, rounds: int | None, steps: int, processors: int) -> Iterator[Timing]:
+    """Say where it is measured, then each part as it is done."""
+    from normexp.cli.show import say, show
+    from normexp.execute.heap import keep_freed_memory
+    from normexp.execute.machine import load
+    from normexp.labels import plural
+    from normexp.timing import STEP, timings
+
     busy, machine = load(), _machine()
     show(f"{machine}; processors: {processors}; load: {'unknown' if busy is None else f'{busy:.2f}'}")
     if busy is not None and busy > BUSY:
@@ -65,16 +70,11 @@ def bench(
             most = plural(max(request.threads), "thread")
             say(f"warning: with {most} besides, not all have a processor of their own: trust neither")
     keep_freed_memory()
-    rows: list[Timing] = []
     for found in _measure(request, rounds, steps):
         say(f"measured {found.part}, {found.where}, threads: {found.threads}")
         reference, *_, last = found.seconds
         without = last if found.part == STEP else None
-        rows += timings(dataclasses.replace(found, machine=machine), reference, without)
-    write_atomically(folder / "bench.csv", view.to_csv(rows))
-    for suffix, image in render(draw(rows)).items():
-        write_atomically(folder / f"bench.{suffix}", image)
-    show(*(Uncut(table) for table in view.tables(rows)), f"Files: {folder}")
+        yield from timings(dataclasses.replace(found, machine=machine), reference, without)
 
 
 def _measure(request: Request, rounds: int | None, steps: int) -> Iterator[Rounds]:

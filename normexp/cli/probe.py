@@ -126,21 +126,14 @@ def _alone(name: str) -> Iterator[None]:
 
 
 def _write(folder: Path, title: str, found: Sequence[Probed], shown: Sequence[Profile]) -> None:
-    from normexp.results.atomic import below, make_folder, write_atomically
-    from normexp.results.lock import driver_lock
-    from normexp.results.store import Store
+    from normexp.results import measured
     from normexp.views import probe as view
     from normexp.views.figures.canvas import render
     from normexp.views.figures.probefigure import draw
 
-    if Store(folder).exists():
-        raise UserError(f"{folder} is the folder of a sweep: choose another with --out")
     images = render(draw(title, shown))
-    make_folder(below(folder.parent, folder.name))
-    with driver_lock(folder):
-        write_atomically(folder / "probe.csv", view.to_csv(found))
-        for suffix, image in images.items():
-            write_atomically(folder / f"probe.{suffix}", image)
+    with measured.held(folder):
+        measured.write(folder, "probe", view.to_csv(found), images)
 
 
 def _show(folder: Path, title: str, found: Sequence[Probed], shown: Sequence[Profile]) -> None:
