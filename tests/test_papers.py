@@ -18,7 +18,7 @@ from normexp.claims.claim import Kind, Word
 from normexp.claims.computed import calculate
 from normexp.claims.files import choose
 from normexp.claims.measures import MEASURES
-from normexp.claims.snippets import initial_gradient
+from normexp.claims.snippets import initial, initial_gradient, outputs
 from normexp.cli.app import app
 from normexp.config import grid
 from normexp.config.sweepfile import load
@@ -26,7 +26,6 @@ from normexp.record import SignalRow, Traces
 from normexp.results.store import Store
 from normexp.run import RunConfig
 from normexp.schemes import ONE, SCHEMES
-from normexp.training import initial, outputs
 from normexp.views import report
 
 CONFIGS = Path(__file__).parent.parent / "configs"

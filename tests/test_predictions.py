@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 from prediction_table import table, verdicts
 
-from normexp.nn import branches
-from normexp.training import initial
-from normexp.training.initial import (
+from normexp.claims.snippets import initial
+from normexp.claims.snippets.initial import (
     DEPTHS,
     SEEDS,
     TORCH,
@@ -42,7 +41,8 @@ from normexp.training.initial import (
     top_over_bottom,
     w2_gradients,
 )
-from normexp.training.outputs import heavy_rows, largest_output, normalized, rms_statistics
+from normexp.claims.snippets.outputs import heavy_rows, largest_output, normalized, rms_statistics
+from normexp.nn import branches
 
 WIDE_SEEDS = range(6)
 

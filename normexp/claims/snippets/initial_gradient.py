@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from normexp.claims.claim import Finding
 from normexp.claims.findings import Difference
+from normexp.claims.snippets import initial
 from normexp.claims.snippets.figures import circumstances
 from normexp.claims.snippets.sample import NETWORK, SERIES, ends, row, seeds_of, told
-from normexp.training import initial
 
 FLAT = 1.5
 """Top over bottom within this factor of 1 counts as flat."""

@@ -6,8 +6,8 @@ import math
 import statistics
 
 from normexp.claims.claim import Finding
+from normexp.claims.snippets import initial
 from normexp.claims.snippets.sample import NETWORK, SERIES, ends, row, seeds_of, told
-from normexp.training import initial
 
 SQUARE = NETWORK.replace("hidden 128", "hidden 64")
 
