@@ -37,13 +37,31 @@ def longest_first(todo: Iterable[RunConfig]) -> list[RunConfig]:
 
 
 def slowness(records: Iterable[RunRecord]) -> float | None:
-    """How many times as long as guessed stored runs took, over all their seconds; None without any."""
-    ratios = [
-        record.seconds["total"] / guess(record.config, record.result.steps_done)
-        for record in records
-        if record.result is not None and record.result.steps_done and 0 < record.seconds.get("total", 0) < math.inf
-    ]
-    return statistics.median(ratios) if ratios else None
+    """How many times as long as guessed the steps of stored runs took; None without any.
+
+    The median, each run weighing as much as its guess: many short ones do not decide over a long one.
+    """
+    ratios = []
+    for record in records:
+        if record.result is not None and record.result.steps_done and _timed(record):
+            guessed = guess(record.config, record.result.steps_done)
+            ratios.append((record.seconds["steps"] / guessed, guessed))
+    half, below = sum(weight for _, weight in ratios) / 2, 0.0
+    for ratio, weight in sorted(ratios):
+        below += weight
+        if below >= half:
+            return ratio
+    return None
+
+
+def beside_steps(records: Iterable[RunRecord]) -> float:
+    """Seconds of a stored run that are not of its steps (data, evaluations): the median, 0 without any."""
+    others = [record.seconds["total"] - record.seconds["steps"] for record in records if _timed(record)]
+    return max(0.0, statistics.median(others)) if others else 0.0
+
+
+def _timed(record: RunRecord) -> bool:
+    return all(0 < record.seconds.get(name, 0) < math.inf for name in ("steps", "total"))
 
 
 def seconds(todo: Sequence[RunConfig], records: Iterable[RunRecord], jobs: int) -> tuple[float, str]:
@@ -55,5 +73,6 @@ def seconds(todo: Sequence[RunConfig], records: Iterable[RunRecord], jobs: int) 
     for mixer in {config.mixer for config in todo}:
         alike = slowness(record for record in stored if record.config.mixer == mixer)
         factors[mixer] = alike or overall or 1.0
-    work = [guess(config, config.steps) * factors[config.mixer] for config in todo]
+    beside = beside_steps(stored)
+    work = [guess(config, config.steps) * factors[config.mixer] + beside for config in todo]
     return max(sum(work) / jobs, max(work, default=0.0)), basis

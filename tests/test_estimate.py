@@ -24,11 +24,19 @@ def test_operations_of_a_step_are_those_that_torch_counts(mixer: str) -> None:
 
 
 def test_stored_runs_give_the_rate_and_the_words() -> None:
-    record = records.done(RunConfig(depth=4, steps=100), 2.0)
+    record = replace(records.done(RunConfig(depth=4, steps=100), 2.0), seconds={"steps": 3.0, "total": 4.0})
     todo = [RunConfig(depth=4, steps=200)] * 4
     seconds, basis = estimate.seconds(todo, [record], 2)
-    assert seconds == pytest.approx(record.seconds["total"] * 2 * 4 / 2)
+    assert seconds == pytest.approx((3.0 * 2 + 1.0) * 4 / 2), "what is not of its steps does not grow with them"
     assert basis == "by stored runs"
+
+
+def test_tiny_runs_beside_a_long_one_do_not_mislead() -> None:
+    long = RunConfig(depth=20, steps=records.STEPS)
+    tiny = RunConfig(depth=1, width=8, heads=1, hidden=8, steps=records.STEPS)
+    stored = [replace(records.done(long, 2.0), seconds={"steps": 60.0, "total": 61.0})]
+    stored += [replace(records.done(tiny, 2.0), seconds={"steps": 0.5, "total": 1.5})] * 9
+    assert estimate.seconds([long], stored, 1)[0] == pytest.approx(61.0, rel=0.1)
 
 
 def test_without_stored_runs_it_is_said_to_be_a_guess() -> None:
@@ -53,7 +61,8 @@ def test_small_networks_cost_what_their_blocks_cost_and_large_ones_what_they_com
 def test_runs_of_the_same_mixer_are_asked_first() -> None:
     def took(mixer: str, times_the_guess: float) -> RunRecord:
         record = records.done(RunConfig(mixer=mixer, steps=records.STEPS), 2.0)
-        return replace(record, seconds={"total": times_the_guess * estimate.guess(record.config, records.STEPS)})
+        steps = times_the_guess * estimate.guess(record.config, records.STEPS)
+        return replace(record, seconds=dict.fromkeys(("steps", "total"), steps))
 
     stored = [took("linear", 2.0), took("linear", 2.0), took("attention", 5.0)]
     for mixer, factor in (("linear", 2.0), ("attention", 5.0), ("mean", 2.0)):
