@@ -18,17 +18,17 @@ def parse(texts: Sequence[str]) -> dict[str, list[Value]]:
     for text in texts:
         key, equals, values = text.partition("=")
         if not equals or not values:
-            complaints.append(f"--only {text}: write --only key=value")
+            complaints.append(f"only {text}: write key=value")
         elif key == LABEL:
             found.setdefault(key, []).append(values)
         elif key not in KEYS:
-            complaints.append(f"--only {text}: {key} is no key: {nearest(key, [LABEL, *KEYS])}")
+            complaints.append(f"only {text}: {key} is no key: {nearest(key, [LABEL, *KEYS])}")
         else:
             for value in values.split(","):
                 try:
                     found.setdefault(key, []).append(KEYS[key].parse(value))
                 except ValueError as fault:
-                    complaints.append(f"--only {text}: {fault}")
+                    complaints.append(f"only {text}: {fault}")
     if complaints:
         raise UserError(*complaints)
     return found

@@ -53,11 +53,11 @@ def parse(text: str) -> Shard:
     """From `2/4`. Raises UserError that says what to write."""
     found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text.strip(), re.ASCII)
     if found is None:
-        raise UserError(f"--shard {text[:40]}: write 2/4 for shard 2 of 4")
+        raise UserError(f"shard {text[:40]}: write 2/4 for shard 2 of 4")
     number, count = int(found[1]), int(found[2])
     try:
         return Shard(number, count)
     except ValueError:
         if not 1 <= count <= MOST:
-            raise UserError(f"--shard {text[:40]}: a sweep has 1 to {MOST} shards") from None
-        raise UserError(f"--shard {text[:40]}: shards are counted from 1: write 1/{count} to {count}/{count}") from None
+            raise UserError(f"shard {text[:40]}: a sweep has 1 to {MOST} shards") from None
+        raise UserError(f"shard {text[:40]}: shards are counted from 1: write 1/{count} to {count}/{count}") from None

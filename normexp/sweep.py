@@ -85,7 +85,7 @@ def check(plan: Plan, options: Options) -> dict[TaskName, Losses]:
     chosen(options.executor, options.scheduler)
     jobs_or_default(options.jobs, options.scheduler)
     if options.executor == "inline" and options.timeout_seconds is not None:
-        raise UserError("--timeout: the inline executor has no process to stop: use --executor processes")
+        raise UserError("timeout: the inline executor has no process to stop: use executor processes")
     losses = check_tasks(plan.configs.values())
     selected(plan, options.only)
     return losses

@@ -110,7 +110,7 @@ def selected(plan: Plan, only: Sequence[str]) -> set[str]:
         if all(_has(point, key, values) for key, values in wanted.items())
     }
     if only and not found:
-        raise UserError(f"--only {' '.join(only)}: no point of {plan.name} matches")
+        raise UserError(f"only {' '.join(only)}: no point of {plan.name} matches")
     return found
 
 

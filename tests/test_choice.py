@@ -48,7 +48,7 @@ def test_only_some_runs(source: Source) -> None:
     with pytest.raises(UserError) as fault:
         only.parse(["norm", "nrm=ln", "lr=fast"])
     assert [text.partition(": ")[2][:20] for text in fault.value.complaints] == [
-        "write --only key=val",
+        "write key=value",
         "nrm is no key: did y",
         "'fast' is not a numb",
     ]

@@ -64,7 +64,7 @@ def _no_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     ],
 )
 def test_what_is_no_shard_is_refused_with_what_to_write(text: str, told: str) -> None:
-    with pytest.raises(UserError, match=rf"^--shard {text[:40]}: .*{told}"):
+    with pytest.raises(UserError, match=rf"^shard {text[:40]}: .*{told}"):
         parse(text)
 
 

@@ -163,7 +163,7 @@ def test_a_task_beyond_memory_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_timeout_inline_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="--executor processes"):
+    with pytest.raises(UserError, match=r"^timeout: .* use executor processes"):
         sweep(tmp_path, plan(), timeout_seconds=3.0)
     assert not list(tmp_path.iterdir())
 

@@ -52,7 +52,7 @@ def parse(text: str, *, origin: str, stem: str = "sweep", overrides: Sequence[st
     """The sweep that a YAML text describes; `stem` names it when it has no name. Raises UserError."""
     notes = Notes()
     if not 0 < scale <= MAX_SCALE:
-        notes.fault(f"--scale {scale:g}: must be a number above 0 and at most {MAX_SCALE}")
+        notes.fault(f"scale {scale:g}: must be a number above 0 and at most {MAX_SCALE}")
     changes = read_overrides(overrides, notes)
     try:
         reader = _Reader(Source(origin, notes), text)

@@ -34,7 +34,7 @@ def connected(scheduler: str, jobs: int) -> Iterator[Any]:
     try:
         import distributed
     except ImportError as fault:
-        raise UserError("--executor dask: needs dask.distributed: pip install 'normexp[dask]'") from fault
+        raise UserError("executor dask: needs dask.distributed: pip install 'normexp[dask]'") from fault
     with ExitStack() as stack:
         stack.enter_context(_silence())
         address = stack.enter_context(_local(jobs)) if scheduler == LOCAL else scheduler
@@ -45,7 +45,7 @@ def connected(scheduler: str, jobs: int) -> Iterator[Any]:
             client = make(address, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, ValueError, TypeError) as fault:
             raise UserError(
-                f"--scheduler {scheduler}: no dask scheduler answers there: start one with `dask scheduler`, "
+                f"scheduler {scheduler}: no dask scheduler answers there: start one with `dask scheduler`, "
                 f"and write its address, tcp://host:8786, or {LOCAL} ({one_line(fault)})"
             ) from fault
         stack.callback(client.close, timeout=CLOSE_SECONDS)

@@ -43,14 +43,11 @@ def jobs_or_default(jobs: int | None, scheduler: str | None) -> int:
 def chosen(name: str, scheduler: str | None) -> Executor:
     """The executor that a command asks for, with the scheduler that it is to use. Raises UserError."""
     if name not in EXECUTORS:
-        raise UserError(f"--executor {name}: there are {', '.join(EXECUTORS)}")
+        raise UserError(f"executor {name}: there are {', '.join(EXECUTORS)}")
     if name != "dask":
         if scheduler is not None:
-            raise UserError(f"--scheduler {scheduler}: only --executor dask has one")
+            raise UserError(f"scheduler {scheduler}: only executor dask has one")
         return EXECUTORS[name]
     if scheduler is None:
-        raise UserError(
-            "--executor dask: say where its scheduler is: --scheduler tcp://HOST:8786, "
-            f"or --scheduler {LOCAL} for workers on this machine"
-        )
+        raise UserError(f"executor dask: name its scheduler, tcp://HOST:8786, or {LOCAL} for workers on this machine")
     return functools.partial(dask.dask, scheduler=scheduler)
