@@ -15,7 +15,7 @@ from normexp.record import Death, SignalRow
 from normexp.run import RunConfig
 from normexp.tasks import Batch
 from normexp.training.modes import mode_signal
-from normexp.training.signal import forward_signal, gradient_sizes, signal_rows
+from normexp.training.signal import forward_signal, gradient_sizes, hooked, signal_rows
 from normexp.training.state import kept_state, seeded
 from normexp.training.trainer import Trainer
 
@@ -60,11 +60,8 @@ def _watched(network: nn.Module, witness: _Witness, *, gradients: bool) -> Itera
         if gradients:
             hook = partial(accumulated, name)
             handles.append(parameter.register_post_accumulate_grad_hook(hook))  # type: ignore[no-untyped-call]
-    try:
+    with hooked(handles):
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _death(trainer: Trainer, step: int, found: tuple[str, str, str]) -> Death:

@@ -8,6 +8,11 @@ import torch
 from torch import Tensor, nn
 
 
+def float64_norm(values: Tensor) -> float:
+    """Euclidean norm of all elements, accumulated in float64: non-finite just when an element is."""
+    return float(torch.linalg.vector_norm(values, dtype=torch.float64))
+
+
 class FlatParameters:
     """Moves a network's parameters into one float buffer: matrices first, then gains, biases and scalars.
 
@@ -33,8 +38,8 @@ class FlatParameters:
         return parameter
 
     def grad_norm(self) -> float:
-        """Euclidean norm of all gradients, accumulated in float64: non-finite just when an element is."""
-        return _norm(self.grads)
+        """That of all gradients, by `float64_norm`."""
+        return float64_norm(self.grads)
 
     def values_finite(self) -> bool:
         """Whether every parameter is finite.
@@ -42,8 +47,4 @@ class FlatParameters:
         The sum, which is quick, is never finite where an element is not; where it overflows by itself, the norm in
         float64 decides.
         """
-        return math.isfinite(float(self.values.sum())) or math.isfinite(_norm(self.values))
-
-
-def _norm(values: Tensor) -> float:
-    return float(torch.linalg.vector_norm(values, dtype=torch.float64))
+        return math.isfinite(float(self.values.sum())) or math.isfinite(float64_norm(self.values))

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from normexp.nn.network import Network, layer_of
 from normexp.record import SignalRow
 from normexp.run import RunConfig
+from normexp.training.flat import float64_norm
 from normexp.training.modes import mode_signal
 from normexp.training.optimizers import make_optimizer, rate
 from normexp.training.signal import Signal, Sizes, activations, forward_signal, gradient_sizes, hooked, rms, signal_rows
@@ -110,12 +111,8 @@ def matrix_gradient_sizes(network: Network) -> Sizes:
             continue
         roles = ("q", "k", "v") if module == "qkv" else (module,)
         for role, grad in zip(roles, parameter.grad.chunk(len(roles)), strict=True):
-            sizes[layer_of(name, len(network.blocks)), role] = _norm(grad)
+            sizes[layer_of(name, len(network.blocks)), role] = float64_norm(grad)
     return sizes
-
-
-def _norm(values: Tensor) -> float:
-    return float(torch.linalg.vector_norm(values, dtype=torch.float64))
 
 
 @torch.no_grad()

@@ -15,6 +15,7 @@ from normexp.nn.branches import Attention
 from normexp.nn.network import Network
 from normexp.record import SignalRow
 from normexp.training.attention import watch_attention
+from normexp.training.flat import float64_norm
 
 Sizes = dict[tuple[int, str], float]
 """(layer, part) to a size."""
@@ -24,8 +25,7 @@ Signal = dict[str, Sizes]
 
 def rms(values: Tensor) -> float:
     """Root mean square over all elements, in float64."""
-    norm = float(torch.linalg.vector_norm(values.detach(), dtype=torch.float64))
-    return norm / math.sqrt(max(1, values.numel()))
+    return float64_norm(values.detach()) / math.sqrt(max(1, values.numel()))
 
 
 def _parts(network: Network) -> Iterator[tuple[int, str, nn.Module]]:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from normexp.run import RunConfig
+from normexp.training.flat import float64_norm
 from normexp.training.inspection import inspect
 from normexp.training.signal import hooked, rms
 from normexp.training.threads import thread_count
@@ -167,10 +168,6 @@ def adam_updates(position: str, seeds: Sequence[int] = SEEDS) -> list[float]:
     return [geometric(seen(position, n, s, **ADAM)["logits", "update", n + 1] for s in seeds) for n in DEPTHS]
 
 
-def _norm(values: Tensor) -> float:
-    return float(torch.linalg.vector_norm(values, dtype=torch.float64))
-
-
 @functools.cache
 def top_stream_gradient(position: str, depth: int, seed: int) -> float:
     """Norm of the loss's gradient with respect to the stream after the last layer, before the final norm."""
@@ -178,7 +175,7 @@ def top_stream_gradient(position: str, depth: int, seed: int) -> float:
     found: list[float] = []
 
     def keep(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        inputs[0].register_hook(lambda grad: found.append(_norm(grad)))  # type: ignore[no-untyped-call]
+        inputs[0].register_hook(lambda grad: found.append(float64_norm(grad)))  # type: ignore[no-untyped-call]
 
     with thread_count(1), hooked([trainer.network.final_norm.register_forward_pre_hook(keep)]):
         trainer.backward(trainer.signal_batch)
@@ -201,7 +198,7 @@ def w2_gradient_of_larger(factor: float, position: str, seed: int) -> float:
             first.mul_(factor)
         trainer.backward(trainer.signal_batch)
     assert second.grad is not None
-    return _norm(second.grad)
+    return float64_norm(second.grad)
 
 
 def w2_gradient_growth(position: str, factors: Iterable[float], seeds: Sequence[int] = SEEDS) -> list[float]:
