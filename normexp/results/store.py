@@ -17,7 +17,7 @@ from typing import Any
 from normexp.errors import UserError
 from normexp.plan import Plan
 from normexp.record import Result, RunRecord, Status, Traces
-from normexp.results import codec, manifest, origins, refusals
+from normexp.results import codec, manifest, origins, refusals, reportfiles
 from normexp.results.atomic import (
     NotFollowed,
     StorageError,
@@ -42,7 +42,7 @@ PACK = "runs.tar.xz"
 TABLES = ("points.csv", "runs.csv", "timings.csv", "summary.csv", "summary.md", "collapse.md", "edge.csv", "edge.md")
 DRAWN = ".figures"
 """Of which tables the figures are, and their names."""
-OURS = {SWEEP, MANIFEST, RUNS, origins.PLUGINS, FIGURES, *TABLES, "report.html", PACK, LOCK, HOLDER, DRAWN}
+OURS = {SWEEP, MANIFEST, RUNS, origins.PLUGINS, FIGURES, *TABLES, reportfiles.WEBPAGE, PACK, LOCK, HOLDER, DRAWN}
 SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=-]*")
 
 
