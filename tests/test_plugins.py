@@ -272,7 +272,7 @@ def test_commands_that_are_told_take_them_along(tmp_path: Path) -> None:
         report = markdown(claimreport.page(file, judged(file, file.claims, tmp_path), {}, scale=1.0, more=""))
         told = commands(file, file.claims[0], tmp_path)
         (plan,) = plans(file, ["own"]).values()
-        told += re.findall("`(normexp merge .*)`", shards.told(plan.part(Shard(1, 2)), tmp_path))
+        told += re.findall("`(normexp merge .*)`", shards.join_hint(plan.part(Shard(1, 2)), tmp_path))
     told += [line.strip() for line in report.splitlines() if line.strip().startswith("normexp claims ")]
     assert len(told) == 5, told
     assert all(line.endswith(" --plugin 'my own.py'") for line in told), told

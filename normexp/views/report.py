@@ -77,7 +77,7 @@ def of(store: Store, plan: Plan, records: Mapping[str, RunRecord], told: Sequenc
         records=records,
         runs=runs,
         summary=summarize(plan, runs),
-        conclusion=f"{words} {shards.told(plan, store.folder.parent)}" if plan.shard else words,
+        conclusion=f"{words} {shards.join_hint(plan, store.folder.parent)}" if plan.shard else words,
         pivots=tuple(pivot(plan, runs)),
         warnings=(*plan.warnings, *told),
     )

@@ -21,7 +21,7 @@ def share(plan: Plan) -> str:
     return f"{plan.shard}: {len(plan.configs)} of these runs"
 
 
-def told(plan: Plan, beside: Path) -> str:
+def join_hint(plan: Plan, beside: Path) -> str:
     """How much of the sweep a shard's plan is, and how to join it with the others, whose folders are `beside` it."""
     assert plan.whole is not None
     assert plan.shard is not None

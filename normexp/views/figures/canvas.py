@@ -20,10 +20,9 @@ if TYPE_CHECKING:
 
 DASHES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v")
-GREY = "#666666"
 ON_TOP: Any = {"clip_on": False, "zorder": 5}
 """Of marks at the edge of a panel."""
-PNG_COLORS = 128
+PNG_COLORS = 256
 FORMATS = ("svg", "png")
 STYLE: Any = {
     "svg.hashsalt": "normexp",
@@ -33,7 +32,7 @@ STYLE: Any = {
     "axes.spines.right": False,
     "text.parse_math": False,
 }
-BESIDE: Any = {"xytext": (3, 0), "textcoords": "offset points", "va": "center", "size": 7.5, "color": GREY}
+BESIDE: Any = {"xytext": (3, 0), "textcoords": "offset points", "va": "center"}
 PLAIN_NUMBERS = FuncFormatter(lambda number, _: f"{number:g}")
 LARGEST = 1e100
 """Losses beyond it are drawn out of sight: no axis can hold the largest numbers there are."""
@@ -67,7 +66,7 @@ def _with_few_colors(png: bytes) -> bytes:
 
     buffer = io.BytesIO()
     picture = PngImageFile(io.BytesIO(png)).convert("RGB")
-    few = picture.quantize(PNG_COLORS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    few = picture.quantize(128, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     few.save(buffer, format="png", optimize=True)
     return buffer.getvalue()
 
@@ -94,7 +93,7 @@ class LossAxis:
             rim=bend * (high / bend) ** 1.1 * 1.05 if split else high + 0.06 * (high - low),
         )
 
-    def apply(self, ax: Axes, *, color: str = GREY, size: float = 7.5, named: bool = True) -> None:
+    def apply(self, ax: Axes, *, color: str, size: float, named: bool) -> None:
         """Set an axis up; `named` says beside it where it is logarithmic."""
         if math.isfinite(self.bend):
             decades = math.log10(self.rim / self.bend)
@@ -118,9 +117,7 @@ class LossAxis:
         return linear + [10.0**power for power in range(first, last + 1, stride)]
 
 
-def mark_references(
-    ax: Axes, references: Sequence[Losses], *, color: str = GREY, size: float = 7.5, named: bool = True
-) -> None:
+def mark_references(ax: Axes, references: Sequence[Losses], *, color: str, size: float, named: bool) -> None:
     """Lines at floor and guess, with their names beside them if `named`."""
     for name in ("floor", "guess"):
         for loss in sorted({getattr(reference, name) for reference in references}):

@@ -174,9 +174,9 @@ class _Drawing:
         chart, grey = self.chart, self.look.theme.grey
         bars = chart.x.scale == NAMES
         found: dict[str, Artist] = {
-            label + self.told_sensitivity(label): Line2D([], [], **(style | ({"linestyle": "none"} if bars else {})))
+            label + self.sensitivity_text(label): Line2D([], [], **(style | ({"linestyle": "none"} if bars else {})))
             for label, style in self.styles.items()
-            if label or self.told_sensitivity(label)
+            if label or self.sensitivity_text(label)
         }
         if any(line.series for line in chart.lines):
             found["training"] = Line2D([], [], color=grey, linewidth=0.8, alpha=0.6)
@@ -204,7 +204,7 @@ class _Drawing:
             told = " (k/n: k of n runs, else all)" if any(rim.shares for rim in rims) else ""
             found["first non-finite layer" if layers else f"non-finite{told}"] = handle(**self.mark(Outcome.NONFINITE))
 
-    def told_sensitivity(self, label: str) -> str:
+    def sensitivity_text(self, label: str) -> str:
         """` (S 0.31)`; of several panels, in their order."""
         found = [line.sensitivity for line in self.chart.lines if line.label == label and line.sensitivity is not None]
         if not found:

@@ -55,7 +55,7 @@ class Source:
         return replace(self, plan=replace(self.plan, points=points))
 
     def cells(self) -> list[Cell]:
-        """The cells, in order; those that the same runs answer are one, the first, with `post/pre` in `texts_of`."""
+        """The cells, in the order of their points; the same runs may answer several."""
         return cells(self.plan, self.runs)
 
 
