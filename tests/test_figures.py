@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 import records as made
 from charts import figure_of
 from drawn import cut_off, legend, torn_plan
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
 
@@ -111,7 +114,22 @@ def test_a_picture_by_a_palette_keeps_its_lines(plan: Plan, records: dict[str, R
     assert picture.mode == "P"
     colors = {color for _, color in picture.convert("RGB").getcolors(PNG_COLORS) or []}
     for wanted in ((255, 255, 255), (0, 0x72, 0xB2), (0xD5, 0x5E, 0)):
-        assert min(max(abs(a - b) for a, b in zip(wanted, color, strict=True)) for color in colors) < 24  # type: ignore[arg-type]
+        assert min(max(abs(a - b) for a, b in zip(wanted, color, strict=True)) for color in colors) < 8  # type: ignore[arg-type]
+
+
+def test_by_a_palette_bands_keep_the_colours_of_their_lines() -> None:
+    figure = Figure(figsize=(12, 4), dpi=150)
+    xs = [step / 50 for step in range(51)]
+    for ax in figure.subplots(1, 3):
+        for number, color in enumerate(LIGHT.colors[:6]):
+            ys = [math.sin(3 * x + number) for x in xs]
+            ax.fill_between(xs, [y - 0.05 for y in ys], [y + 0.05 for y in ys], color=color, alpha=LIGHT.band, lw=0)
+            ax.plot(xs, ys, color=color)
+    picture = Image.open(io.BytesIO(render(figure, ["png"])["png"])).convert("RGB")
+    there = [color for _, color in picture.getcolors(PNG_COLORS) or []]
+    for color in LIGHT.colors[:6]:
+        band = [255 * (1 - LIGHT.band * (1 - part)) for part in to_rgb(color)]
+        assert min(max(abs(a - b) for a, b in zip(band, found, strict=True)) for found in there) < 4  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("theme", THEMES.values())

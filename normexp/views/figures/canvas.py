@@ -66,7 +66,7 @@ def _with_few_colors(png: bytes) -> bytes:
 
     buffer = io.BytesIO()
     picture = PngImageFile(io.BytesIO(png)).convert("RGB")
-    few = picture.quantize(128, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    few = picture.quantize(PNG_COLORS, method=Image.Quantize.MAXCOVERAGE, kmeans=1, dither=Image.Dither.NONE)
     few.save(buffer, format="png", optimize=True)
     return buffer.getvalue()
 
