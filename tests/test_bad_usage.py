@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from commandline import TINY, main
 
+from normexp.results.store import PACK, Store
+
 BAD = {
     "a misspelt key": ("grid: {lrr: [1e-3]}", "did you mean lr"),
     "a misplaced key": ("lr: [1e-3]", "base or grid"),
@@ -95,6 +97,53 @@ def test_an_option_that_is_wrong_is_told_how_it_is_written(
 ) -> None:
     assert main(arguments, tmp_path, monkeypatch) == 2
     assert words in capfd.readouterr().err
+
+
+SWEEP = "is a sweep: name one of its runs, which stand in results/made_up/runs"
+PACKED = "packed: its runs are packed: restore them first, with `normexp unpack packed`"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("report packed", PACKED),
+        ("plot packed", PACKED),
+        ("export packed --to csv", PACKED),
+        ("compare packed made_up", PACKED),
+        ("explain packed", PACKED),
+        ("report made_up", "made_up: no such folder; did you mean results/made_up?"),
+        ("export made_up --to csv", "did you mean results/made_up?"),
+        ("report tiny.yaml", "tiny.yaml is a file, not a results folder"),
+        ("explain results/made_up", SWEEP),
+        ("explain made_up", SWEEP),
+        ("convert results/made_up new.safetensors --to rms", SWEEP),
+        ("compare made_up nosuch", "nosuch: no sweep or run of that name under results"),
+        (
+            "explain d3",
+            "d3: no run of that id under results; `normexp list` names the sweeps there; others are in resu",
+        ),
+        ("explain d3", "others are in results/more: --out results/more"),
+        ("explain d3 --out nosuch", "--out nosuch: no such folder"),
+        ("list --out nosuch", "--out nosuch: no such folder"),
+        ("list --out tiny.yaml", "--out tiny.yaml is a file, not a folder of results"),
+    ],
+)
+def test_what_is_no_sweep_or_no_run_is_told_what_it_is(
+    arguments: str,
+    words: str,
+    tmp_path: Path,
+    config: Path,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    for folder in (tmp_path / "packed", tmp_path / "results" / "more" / "one"):
+        folder.mkdir(parents=True)
+        (folder / PACK).write_bytes(b"")
+    assert main(arguments.split(), tmp_path, monkeypatch) == 2
+    errors = capfd.readouterr().err
+    assert words in errors
+    assert len(errors.splitlines()) == 1
 
 
 @pytest.mark.parametrize(

@@ -265,7 +265,7 @@ class TestCommand:
             (["ln"], "give two sweeps, two runs, or one sweep with --along"),
             (["ln", "rms", "--along", "lr=1e-3,1e-2"], "give two sweeps, two runs"),
             (["ln", "d20-rms-pre-attention-lr0.01"], "a run is compared with another run"),
-            (["nothing", "ln"], "nothing: no run of that id"),
+            (["nothing", "ln"], "nothing: no sweep or run of that name"),
         ],
     )
     def test_what_cannot_be_compared(

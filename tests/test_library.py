@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 import records
 
+from normexp import plugins
 from normexp.errors import UserError
 from normexp.results import library
 from normexp.results.store import Store
@@ -37,6 +38,17 @@ def test_a_broken_manifest_costs_its_own_line_and_is_told(out: Path) -> None:
     assert two.ended == 1
 
 
+def test_a_sweep_of_a_plugin_that_is_not_given_needs_it(out: Path) -> None:
+    manifest = out / "two" / "manifest.json"
+    manifest.write_text(manifest.read_text("utf-8").replace('"norm": "rms"', '"norm": "l9"'), "utf-8")
+    assert library.shelves(out)[1].told.startswith("cannot be read: ")
+    kept = out / "two" / "plugins" / f"{plugins.digest(b'x = 1')}.py"
+    kept.parent.mkdir()
+    kept.write_text("x = 1")
+    shelf = library.shelves(out)[1]
+    assert (shelf.ended, shelf.runs, shelf.told) == (1, None, f"needs --plugin {kept}")
+
+
 def test_no_folder_is_no_sweeps(tmp_path: Path) -> None:
     assert library.shelves(tmp_path / "none") == []
 
@@ -65,8 +77,9 @@ def test_a_copy_that_can_be_read_is_preferred(out: Path) -> None:
 def test_an_unknown_or_ambiguous_id_is_told(out: Path) -> None:
     with pytest.raises(UserError, match="no run of that id"):
         library.find(out, "nosuch")
-    with pytest.raises(UserError, match="part of 2 run ids"):
+    with pytest.raises(UserError, match="part of 2 run ids") as caught:
         library.find(out, "-ln-")
+    assert [told.split(" ", 1)[1] for told in caught.value.complaints[1:]] == ["(in one)", "(in one)"]
 
 
 def test_a_run_is_found_by_the_path_of_its_folder(out: Path) -> None:

@@ -122,7 +122,7 @@ class TestTheTables:
         (["lr={range: [1, 200, 1]}"], f"600 networks, seeds included, are more than {MOST}"),
         (["depth=1", "--quantity", "leak", *TINY], "none of these networks has it; they have rms, mean_square"),
         (["depth=1", "--plugin", "no.py"], "no.py"),
-        (["--after", "nothing"], "no run of that id"),
+        (["--after", "nothing"], "no such folder"),
         (["--after", "nothing", "depth=2"], "leave out depth=2"),
         (["--after", "nothing", "--seeds", "2"], "leave out --seeds"),
         (["--after", "nothing", "--quantity", "rsm"], "did you mean rms?"),

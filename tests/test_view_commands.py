@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import records
-from commandline import PROGRAM, run, run_ids
+from commandline import PROGRAM, main, run, run_ids
 
 from normexp.results.store import Store
 from normexp.run import RunConfig
@@ -26,6 +26,20 @@ class TestViews:
         done = run("list", cwd=tmp_path)
         assert done.returncode == 0
         assert "no sweeps" in done.stdout
+
+    def test_list_says_where_else_sweeps_are_and_which_are_packed(
+        self, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        store.folder.parent.rename(tmp_path / "made")
+        (tmp_path / "results").mkdir()
+        (tmp_path / "made").rename(tmp_path / "results" / "deeper")
+        assert main(["list"], tmp_path, monkeypatch) == 0
+        assert capfd.readouterr().out == "more sweeps in results/deeper: normexp list --out results/deeper\n"
+        packed = tmp_path / "results" / "old"
+        packed.mkdir()
+        (packed / "runs.tar.xz").write_bytes(b"")
+        assert main(["list"], tmp_path, monkeypatch) == 0
+        assert "packed: old: `normexp unpack results` restores them\n" in capfd.readouterr().out
 
     def test_report_of_a_half_finished_folder(self, swept: Path, tmp_path: Path) -> None:
         folder = tmp_path / "tiny"

@@ -64,4 +64,4 @@ def _found(name: str, out: Path) -> Side | RunRecord:
             for warning in (*store.warnings, *(f"{folder}: {told}" for told in reports.warnings(records, []))):
                 say(f"warning: {warning}")
             return side(folder.resolve().name, str(folder), store.read_plan(), records)
-    return library.find(out, name)[1]
+    return library.find(out, name, sought="sweep or run of that name")[1]

@@ -18,6 +18,7 @@ def list_sweeps(out: common.Out = common.OUT, json: common.Json = False, plugin:
     from normexp.views.console import Uncut
     from normexp.views.pivot import TextTable
 
+    library.check(out)
     shelves = library.shelves(out)
     if json:
         found = [
@@ -26,11 +27,15 @@ def list_sweeps(out: common.Out = common.OUT, json: common.Json = False, plugin:
         ]
         show_json({"schema": 1, "out": str(out), "sweeps": found})
         return
-    rows = [(shelf.folder, f"{shelf.ended}/{shelf.runs}", shelf.told) for shelf in shelves]
+    rows = [(s.folder, f"{s.ended}/{'?' if s.runs is None else s.runs}", s.told) for s in shelves]
+    packed, below = library.packed(out), library.below(out)
     if rows:
         show(Uncut(TextTable(title="", header=("sweep", "ended", "results"), rows=tuple(rows))))
-    else:
+    elif not packed and not below:
         show(f"no sweeps under {out}: `normexp sweep configs/lr_scan.yaml` makes one")
+    if packed:
+        show(f"packed: {', '.join(path.name for path in packed)}: `normexp unpack {out}` restores them")
+    show(*(f"more sweeps in {path}: normexp list --out {path}" for path in below))
 
 
 def report(

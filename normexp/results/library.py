@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from normexp.errors import UserError, at_most
 from normexp.record import RunRecord
+from normexp.results import RESULTS, origins
 from normexp.results.atomic import folders_in, is_readable
+from normexp.results.codec import UnknownRow
 from normexp.results.store import PACK, RUN, RUNS, Store
 
 UNUSABLE = "unusable"
@@ -21,17 +24,23 @@ MOST_IDS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shelf:
-    """One sweep in a line: how many of its runs have ended and how, or the fault for which it cannot be read."""
+    """One sweep in a line: how many of its runs have ended and how, or the fault for which it cannot be read.
+
+    `runs` is then None; `plugins` are the paths of those that it needs.
+    """
 
     folder: str
-    runs: int = 0
+    runs: int | None = None
     ended: int = 0
     results: Mapping[str, int] = field(default_factory=dict)
     fault: str = ""
+    plugins: Sequence[str] = ()
 
     @property
     def told(self) -> str:
-        """The results, most frequent first; or the fault."""
+        """The results, most frequent first; or what it needs, or the fault."""
+        if self.plugins:
+            return f"needs {' '.join(f'--plugin {path}' for path in self.plugins)}"
         counted = ", ".join(f"{count} {word}" for word, count in self.results.items())
         why = " (`normexp report` of its folder tells why)" if UNUSABLE in self.results else ""
         return f"cannot be read: {self.fault}" if self.fault else counted + why
@@ -43,6 +52,30 @@ def sweeps(out: Path) -> Iterator[Store]:
         store = Store(folder)
         if store.exists():
             yield store
+
+
+def check(out: Path) -> None:
+    """Raise UserError for a folder of results that is none, or not there, but for the one that the first run makes."""
+    if os.path.exists(out) and not os.path.isdir(out):
+        raise UserError(f"--out {out} is a file, not a folder of results")
+    if out != RESULTS and not os.path.exists(out):
+        raise UserError(f"--out {out}: no such folder")
+
+
+def below(out: Path) -> list[Path]:
+    """The folders in a results folder that are no sweeps, but hold some, or packs of some."""
+    return [path for path in folders_in(out) if not Store(path).exists() and _holds(path)]
+
+
+def _holds(folder: Path) -> bool:
+    with suppress(UserError):
+        return any(Store(path).exists() or is_readable(path / PACK) for path in folders_in(folder))
+    return False
+
+
+def packed(out: Path) -> list[Path]:
+    """The folders in a results folder of which only the pack is there."""
+    return [path for path in folders_in(out) if is_readable(path / PACK) and not Store(path).exists()]
 
 
 def packs(folder: Path) -> list[Path]:
@@ -84,16 +117,18 @@ def _shelf(store: Store) -> Shelf:
     try:
         plan, records = store.read_plan(), store.records()
     except UserError as fault:
-        return Shelf(folder=name, ended=len(store.ended()), fault=fault.complaints[0])
+        lacking = origins.not_given(store.folder) if isinstance(fault.__cause__, UnknownRow) else ()
+        return Shelf(folder=name, ended=len(store.ended()), fault=fault.complaints[0], plugins=lacking)
     counts = Counter(record.result_word for record in records.values())
     results = dict(counts.most_common()) | ({UNUSABLE: len(store.warnings)} if store.warnings else {})
     return Shelf(folder=name, runs=len(plan.configs), ended=len(records), results=results)
 
 
-def find(out: Path, name: str) -> tuple[Store, RunRecord]:
+def find(out: Path, name: str, *, sought: str = "run of that id") -> tuple[Store, RunRecord]:
     """A run with its traces, and the sweep that holds it, by its id or any part that only one has. Raises UserError.
 
     The path of its folder names it in that sweep. Where several sweeps hold it, the first whose record can be read.
+    `sought` is what there is none of, in what is told.
     """
     path, name = Path(name), Path(name).name
     if path.parent.name == RUNS and is_readable(path / RUN):
@@ -107,9 +142,11 @@ def find(out: Path, name: str) -> tuple[Store, RunRecord]:
     matches = [(store, run_id) for store in sweeps(out) for run_id in store.ended() if name in run_id]
     ids = sorted({run_id for _, run_id in matches})
     if not ids:
-        raise UserError(f"{name}: no run of that id under {out}; `normexp list` names the sweeps there")
+        raise UserError(_unknown(out, path, sought))
     if len(ids) > 1 and name not in ids:
-        raise UserError(f"{name} is part of {len(ids)} run ids:", *at_most(ids, MOST_IDS))
+        homes = {key: [store.folder.name for store, run_id in matches if run_id == key] for key in ids[:MOST_IDS]}
+        told = [f"{run_id} (in {', '.join(names)})" for run_id, names in homes.items()]
+        raise UserError(f"{name} is part of {len(ids)} run ids:", *told, *at_most(ids, MOST_IDS)[len(told) :])
     complaints: list[str] = []
     for store, run_id in matches:
         if run_id in (name, ids[0]):
@@ -122,3 +159,14 @@ def find(out: Path, name: str) -> tuple[Store, RunRecord]:
                 return store, record
             complaints += store.warnings
     raise UserError(*complaints)
+
+
+def _unknown(out: Path, path: Path, sought: str) -> str:
+    """What is told of a name that no run has. Raises UserError for a folder that is not what it should be."""
+    check(out)
+    for folder in (path, out / path):
+        if os.path.isdir(folder):
+            Store(folder).read_plan()
+            return f"{folder} is a sweep: name one of its runs, which stand in {folder / RUNS}"
+    more = "".join(f"; others are in {place}: --out {place}" for place in below(out))
+    return f"{path.name}: no {sought} under {out}; `normexp list` names the sweeps there{more}"

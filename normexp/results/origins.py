@@ -61,8 +61,13 @@ def advice(folder: Path, error: Exception, otherwise: str) -> str:
     """
     if not isinstance(error, UnknownRow):
         return otherwise
-    paths: list[str] = []
-    given = {f"{plugin.digest}.py" for plugin in plugins.loaded()}
-    with contextlib.suppress(UserError):  # a fault of these files is not what is told of
-        paths = [str(folder / PLUGINS / name) for name in kept(folder) if name not in given]
+    paths = not_given(folder)
     return f"; kept with the runs: {', '.join(paths)}" if paths else ""
+
+
+def not_given(folder: Path) -> list[str]:
+    """The paths of the plugins kept there that are not loaded; a fault of these files counts as none."""
+    given = {f"{plugin.digest}.py" for plugin in plugins.loaded()}
+    with contextlib.suppress(UserError):
+        return [str(folder / PLUGINS / name) for name in kept(folder) if name not in given]
+    return []

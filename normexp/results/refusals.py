@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 from collections.abc import Callable, Set
 from pathlib import Path
 
 from normexp.errors import UserError
-from normexp.results.atomic import SUFFIX, storage_errors
+from normexp.results import RESULTS
+from normexp.results.atomic import SUFFIX, is_readable, storage_errors
 from normexp.results.manifest import Configs, Newer, differences
 
 
@@ -20,6 +22,16 @@ def unwritable(folder: Path) -> None:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         if not os.access(there, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def no_sweep(folder: Path, manifest: str, pack: str) -> str:
+    """Why a folder without a manifest is not that of a sweep, and what helps."""
+    if is_readable(folder / pack):
+        return f"{folder}: its runs are packed: restore them first, with `normexp unpack {shlex.quote(str(folder))}`"
+    told = f"{folder} is not a results folder: it has no {manifest}"
+    if not os.path.isdir(folder):
+        told = f"{folder} is a file, not a results folder" if os.path.exists(folder) else f"{folder}: no such folder"
+    return f"{told}; did you mean {RESULTS / folder}?" if is_readable(RESULTS / folder / manifest) else told
 
 
 def foreign(folder: Path, ours: Set[str], manifest: str, read_manifest: Callable[[], object]) -> None:

@@ -229,7 +229,7 @@ class Store:
         try:
             return manifest.parse(path.read_text("utf-8"))
         except (FileNotFoundError, NotADirectoryError):
-            raise UserError(f"{self.folder} is not a results folder: it has no {MANIFEST}") from None
+            raise UserError(refusals.no_sweep(self.folder, MANIFEST, PACK)) from None
         except (OSError, ValueError) as error:
             advice = "" if isinstance(error, manifest.Newer) else ": run its sweep again, which writes the file anew"
             raise UserError(f"{path}: {error}{advice}") from error
