@@ -47,6 +47,11 @@ ELSEWHERE = {
 """What others call a key or a choice, in small letters and digits, to its name here; for hints alone."""
 
 
+def is_number(value: Value) -> bool:
+    """Switches are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def as_typed(value: Value) -> str:
     """A value in full, as YAML has it: switches in small letters."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -75,8 +75,18 @@ def test_pivot_rows_stand_together() -> None:
         {"position": ["post", "pre"], "norm": ["ln", "rms"]}, pivot=Pivot(rows=("norm", "position"), columns=())
     )
     (table,) = pivot(plan, runs_of(plan, ["1.6", "1.7", "1.8", "1.9"]))
-    assert table.header == ("norm / position", "")
+    assert table.header == ("norm / position", "final loss")
     assert [row for row, *_ in table.rows] == ["ln, post", "ln, pre", "rms, post", "rms, pre"]
+
+
+def test_numbers_ascend_and_words_come_as_they_were_asked() -> None:
+    plan = made.plan(
+        {"norm": ["rms", "ln"], "warmup": [9, 100, 0], "lr": [1e-3, 1e-2, 3e-4]},
+        pivot=Pivot(rows=("norm", "warmup"), columns=("lr",)),
+    )
+    (table,) = pivot(plan, runs_of(plan, ["1.6"] * 18))
+    assert table.header == ("norm / warmup", "lr 0.0003", "lr 0.001", "lr 0.01")
+    assert [row for row, *_ in table.rows] == [f"{norm}, warmup {n}" for norm in ("rms", "ln") for n in (0, 9, 100)]
 
 
 def test_pivot_rows_are_headed_by_the_keys_that_vary_in_their_table() -> None:

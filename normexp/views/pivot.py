@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from normexp.keys import Value
+from normexp.keys import Value, is_number
 from normexp.labels import heading, loss_text, range_text, value_text, values_text
 from normexp.plan import Plan, Published
 from normexp.record import Outcome, Status
@@ -21,6 +21,8 @@ Combination = tuple[Value, ...]
 
 NO_RUNS = "no runs"
 """What stands for the rows of a table that has none."""
+MEASURED = "final loss"
+"""Heads the one column of a table without column keys."""
 SEVERAL = "Cells of several seeds: mean ± std over seeds (k of n)."
 
 
@@ -84,7 +86,7 @@ def _table(
     rows, columns = _ordered(row for row, _ in texts), _ordered(column for _, column in texts)
     return TextTable(
         title=title,
-        header=(" / ".join(row_keys), *(heading(column_keys, column) for column in columns)),
+        header=(" / ".join(row_keys), *(heading(column_keys, column) or MEASURED for column in columns)),
         rows=tuple(
             (_row_heading(row_keys, row), *(texts.get((row, column), "") for column in columns)) for row in rows
         ),
@@ -93,10 +95,15 @@ def _table(
 
 
 def _ordered(found: Iterable[Combination]) -> list[Combination]:
-    """Distinct combinations, sorted key by key in the order in which each key's values first come."""
+    """Distinct combinations, sorted key by key: numbers ascending, words in the order in which they first come."""
     distinct = list(dict.fromkeys(found))
-    ranks = [list(dict.fromkeys(values)) for values in zip(*distinct, strict=True)]
+    ranks = [_in_order(values) for values in zip(*distinct, strict=True)]
     return sorted(distinct, key=lambda values: [rank.index(value) for rank, value in zip(ranks, values, strict=True)])
+
+
+def _in_order(values: Sequence[Value]) -> list[Value]:
+    known = list(dict.fromkeys(values))
+    return sorted(known) if all(map(is_number, known)) else known
 
 
 def _all_values(cell: Cell) -> Mapping[str, Value]:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from normexp.errors import UserError
-from normexp.keys import Value
+from normexp.keys import Value, is_number
 from normexp.labels import listed
 from normexp.plan import LABEL
 from normexp.record import Status
@@ -23,7 +23,6 @@ from normexp.views.figures.chart import (
     Map,
     Spot,
     Square,
-    is_number,
     names_axis,
     value_axis,
 )

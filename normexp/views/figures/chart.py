@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from normexp.keys import Value
+from normexp.keys import Value, is_number
 from normexp.labels import value_text
 from normexp.record import Losses, Outcome
 from normexp.views.figures.panels import Texts
@@ -191,11 +191,6 @@ def value_axis(key: str, values: Sequence[Value]) -> Axis:
     numbers = [float(value) for value in values]
     log = min(numbers) > 0 and max(numbers) > 10 * min(numbers)
     return Axis(key=key, label=label_of(key), scale=LOG if log or (key == "lr" and min(numbers) > 0) else LINEAR)
-
-
-def is_number(value: Value) -> bool:
-    """Switches are none."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def label_of(key: str) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from normexp.errors import UserError
-from normexp.keys import Value
+from normexp.keys import Value, is_number
 from normexp.plan import Plan
 from normexp.views.figures.cells import MEASURES, outcome_map, scan
-from normexp.views.figures.chart import Chart, Map, is_number
+from normexp.views.figures.chart import Chart, Map
 from normexp.views.figures.choice import Choice, Source
 from normexp.views.figures.curves import loss_curves
 from normexp.views.figures.signal import signal
