@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from normexp.keys import Value
 from normexp.labels import listed, loss_text, plural, range_text, value_text, values_text
-from normexp.plan import Plan
+from normexp.plan import LABEL, Plan
 from normexp.record import FAILED, Outcome, Status
 from normexp.views.summary import Cell, Run, best, cells, fraction
 
@@ -78,11 +78,9 @@ def _unfinished(rows: Sequence[Run]) -> str:
 
 
 def _difference(plan: Plan, found: Sequence[Cell], done: Sequence[Run]) -> str:
-    if len(done) < 2:
+    if len({run["outcome"] for run in done}) < 2:
         return ""
-    if len({run["outcome"] for run in done}) == 1:
-        return "The outcome is the same everywhere."
-    shares = {axis: _shares(axis, _partners(axis, found)) for axis in (*plan.axes, "label") if axis != "seed"}
+    shares = {axis: _shares(axis, _partners(axis, found)) for axis in (*plan.cell_axes, LABEL)}
     compared = {axis: told for axis, told in shares.items() if told}
     if not compared:
         return ""
@@ -107,7 +105,8 @@ def _shared_fate(compared: dict[str, list[tuple[Value, int, int]]], found: Seque
         losers = [value for value, learned, count in _shares(axis, found) if learned < count]
         worse = [value for value, learned, count in partners if learned < count]
         if len(losers) == 1 and worse == losers and len(partners) > 1 and stuck > 1:
-            told.append(f"All {stuck} that did not learn have {axis} {value_text(axis, losers[0])}.")
+            them = "Both" if stuck == 2 else f"All {stuck}"
+            told.append(f"{them} that did not learn have {axis} {value_text(axis, losers[0])}.")
     return told
 
 

@@ -138,9 +138,8 @@ def _lacks(record: RunRecord | None) -> bool:
 
 def _cells(plan: Plan, runs: pd.DataFrame, summary: pd.DataFrame) -> TextTable:
     """One row a cell, in the order of the points; intervals over survivors."""
-    axes = [axis for axis in plan.axes if axis != "seed"]
     labels = ["label"] if any(summary["label"]) else []
-    keys = [*labels, *axes]
+    keys = [*labels, *plan.cell_axes]
     found: Sequence[Cell] = cells(plan, runs)
     rows = []
     for cell, row in zip(found, summary.to_dict("records"), strict=True):
