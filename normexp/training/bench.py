@@ -116,15 +116,15 @@ def _seconds(call: Call, repeats: int) -> float:
     return (time.perf_counter() - start) / repeats
 
 
-def steps(configs: Mapping[str, RunConfig], rounds: int, where: str, threads: int = 1) -> Rounds:
-    """Training steps, checks and update included, of the configs in turns; they share their task and batch.
+def steps(configs: Mapping[str, RunConfig], rounds: int, where: str) -> Rounds:
+    """Training steps on one thread, checks and update included, of the configs in turns; they share task and batch.
 
     Raises UserError where loss or gradient of one of them are non-finite from the start: its step is cut short.
     """
     trainers = {norm: Trainer(replace(config, lr=STILL)) for norm, config in configs.items()}
     first = next(iter(trainers.values()))
     batches = first.task.batches(first.config.seed, first.config.batch)
-    with thread_count(threads):
+    with thread_count(1):
         for norm, trainer in trainers.items():
             for batch in itertools.islice(batches, WARMUP_STEPS):
                 bad = trainer.step(1, batch).bad
@@ -135,7 +135,7 @@ def steps(configs: Mapping[str, RunConfig], rounds: int, where: str, threads: in
                     )
         seconds = _in_turns({norm: _stepper(trainer, batches) for norm, trainer in trainers.items()}, rounds)
     parameters = {norm: parameter_count(trainer.network) for norm, trainer in trainers.items()}
-    return Rounds(part=STEP, where=where, threads=threads, seconds=seconds, parameters=parameters)
+    return Rounds(part=STEP, where=where, threads=1, seconds=seconds, parameters=parameters)
 
 
 def _stepper(trainer: Trainer, batches: Iterator[Batch]) -> Callable[[], float]:
