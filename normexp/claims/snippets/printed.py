@@ -16,7 +16,7 @@ from normexp.nn.norms import make_norm
 from normexp.run import RunConfig
 
 SETTINGS: Mapping[str, Mapping[str, Value]] = MappingProxyType(
-    {setting.label: setting.keys for setting in reversed(settings.SETTINGS.values())}
+    {setting.label: setting.keys for setting in reversed(list(settings.SETTINGS.values()))}
 )
 
 
