@@ -82,8 +82,10 @@ def detail(verdict: Verdict, commands: Sequence[str]) -> RenderableType:
     parts.append(Encodable(f"Verdict: {verdict.text}.", STYLES[verdict.word]))
     if claim.citation is not None:
         parts.append(Encodable(f"{claim.citation.source}: {claim.citation.says}."))
-    for number, finding in enumerate(verdict.findings):
-        name = f"Seed {number}" if claim.kind is Kind.COMPUTE else finding.setting or "Found"
+    count = len(verdict.findings)
+    for number, finding in enumerate(verdict.findings, start=1):
+        drawn = claim.kind is Kind.COMPUTE and count > 1
+        name = f"Draw {number} of {count}" if drawn else (claim.kind is Kind.SWEEP and finding.setting) or "Found"
         parts.append(Encodable(f"{name}: {_held(finding, claim.kind)}. {finding.sentence}."))
     if claim.note:
         parts.append(Encodable(f"Note: {claim.note}."))

@@ -47,7 +47,7 @@ def post_rises(seed: int) -> Finding:
     narrow = [initial.top_over_bottom("post", s) for s in seeds_of(seed, 12)]
     wide = [initial.top_over_bottom("post", s, **initial.WIDE) for s in seeds_of(seed, 6)]
     own = {
-        f"at width {width}": (_rises(ratios), f"{_ratio_text(ratios)} of {len(ratios)}")
+        f"at width {width}": (_rises(ratios), f"{_ratio_text(ratios)}")
         for width, ratios in ((64, narrow), (128, wide))
     }
     return circumstances(own, {}, f"W2's gradient, {NETWORK.partition(', 4')[0]} and twice as wide, L = 20")
@@ -75,7 +75,7 @@ def _rises(ratios: Sequence[float]) -> bool:
 
 
 def _ratio_text(ratios: Sequence[float]) -> str:
-    return f"top over bottom {initial.geometric(ratios):.2g}, seeds {ends(ratios)}"
+    return f"top over bottom {initial.geometric(ratios):.2g}, over {len(ratios)} seeds {ends(ratios)}"
 
 
 def _ratio(holds: bool, ratios: Sequence[float], seeds: Sequence[int]) -> Finding:

@@ -29,5 +29,5 @@ def ends(values: Iterable[float], digits: int = 2) -> str:
 def told(holds: bool, measured: str, seeds: Sequence[int], network: str = NETWORK, *, depth: str = "") -> Finding:
     """A finding on networks of these seeds; `depth` is what the paper's L is here."""
     at = f"{depth}, " if depth else ""
-    sentence = f"{measured}; {at}{network}, seeds {seeds[0]} to {seeds[-1]}"
+    sentence = f"{measured}; {at}{network}, network seeds {seeds[0]} to {seeds[-1]}"
     return Finding(holds=bool(holds), measured=measured, sentence=sentence, seeds=len(seeds))
