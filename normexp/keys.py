@@ -152,7 +152,7 @@ class Key:
             return word
         meant = near_to(word, words)
         hints = [f"; did you mean {meant}?"] if meant else []
-        hints += ["; give the file of a plugin's with --plugin"] if self.extensible else []
+        hints += ["; if a plugin has it, name its file: --plugin FILE.py"] if self.extensible else []
         raise ValueError(f"{text!r} is not one of {', '.join(words)}{''.join(hints)}")
 
     def _number(self, text: str) -> int | float:

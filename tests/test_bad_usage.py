@@ -84,7 +84,11 @@ def test_a_command_by_itself_says_what_it_lacks(
         (["sweep", "tiny.yaml", "--steps"], "--steps: write steps=VALUE, without dashes"),
         (["sweep", "tiny.yaml", "--init-gain=2"], "--init-gain: write init_gain=2, without dashes"),
         (["sweep", "tiny.yaml", "--jobs", "0"], "--jobs"),
+        (["sweep", "tiny.yaml", "norm=lm"], "if a plugin has it, name its file: --plugin FILE.py"),
         (["collapse", "--depth", "many"], "--layers: 'many' is not a number"),
+        (["collapse", "--lr", "1e-3,1e-2"], "--lr 1e-3,1e-2: collapse takes one value; `normexp sweep` takes several"),
+        (["collapse", "--seed", "[0,1]"], "--seed [0,1]: collapse takes one value"),
+        (["collapse", "--norm", "ln,rms"], "--norm ln,rms: collapse takes one value"),
     ],
 )
 def test_an_option_that_is_wrong_is_told_how_it_is_written(
@@ -118,10 +122,7 @@ PACKED = "packed: its runs are packed: restore them first, with `normexp unpack 
         ("explain made_up", SWEEP),
         ("convert results/made_up new.safetensors --to rms", SWEEP),
         ("compare made_up nosuch", "nosuch: no sweep or run of that name under results"),
-        (
-            "explain d3",
-            "d3: no run of that id under results; `normexp list` names the sweeps there; others are in resu",
-        ),
+        ("explain d3", "d3: no run of that id under results; `normexp list` names the sweeps there; others are in "),
         ("explain d3", "others are in results/more: --out results/more"),
         ("explain d3 --out nosuch", "--out nosuch: no such folder"),
         ("list --out nosuch", "--out nosuch: no such folder"),

@@ -82,7 +82,7 @@ def test_all_died() -> None:
 def test_some_died_and_the_others_are_told_too() -> None:
     mixed = [(Outcome.NONFINITE, 7, None), (Outcome.UNSETTLED, 0, 370.0), (Outcome.PLATEAU, 0, 4.0)]
     told = collapse.verdict(PLAN, records({"none": mixed, "ln": HEALTHY, "rms": HEALTHY}))
-    assert "1 of 3 died, at step 7, in layer 3" in told
+    assert "1 of 3 died (at step 7, in layer 3)" in told
     assert "1 of 3 unsettled (loss 370)" in told
     assert "1 of 3 plateau (loss 4.000)" in told
     assert "Nothing collapsed" not in told

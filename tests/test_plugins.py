@@ -86,7 +86,7 @@ class TestEverywhere:
         done = normexp("sweep", sweep, cwd=tmp_path)
         assert done.returncode == 2
         assert "'l1' is not one of ln, rms" in done.stderr
-        assert "give the file of a plugin's with --plugin" in done.stderr
+        assert "; if a plugin has it, name its file: --plugin FILE.py" in done.stderr
         assert not (tmp_path / "results").exists()
 
     def test_its_rows_are_listed_with_the_others(self, tmp_path: Path) -> None:

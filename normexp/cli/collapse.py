@@ -43,7 +43,10 @@ def _collapse(
     given: dict[str, Value] = {}
     complaints = []
     for name, text in keys.items():
-        if text is not None:
+        if text is not None and ("," in text or text.startswith("[")):
+            several = "collapse takes one value; `normexp sweep` takes several"
+            complaints.append(f"--{_option(name)} {text}: {several}")
+        elif text is not None:
             try:
                 given[name] = KEYS[name].parse(text)
             except ValueError as fault:

@@ -49,18 +49,19 @@ def norm_of(point: Point) -> str:
 
 
 def _fate(group: Sequence[RunRecord | None]) -> str:
-    """`3 of 3 died, at steps 12–33, in layer 3`, `2 of 3 learned (loss 1.9–2.0) and 1 of 3 pending`."""
+    """`3 of 3 died, at steps 12–33, in layer 3`, `1 of 3 died (at step 12, in layer 3) and 2 of 3 pending`."""
     words: dict[str, list[RunRecord]] = {}
     for record in group:
         if record is not None:
             words.setdefault(record.result_word, []).append(record)
-    parts = []
+    parts, alone = [], len(words) == 1 and None not in group
     for word, found in sorted(words.items(), key=lambda item: -len(item[1])):
         share = f"{len(found)} of {len(group)}"
         if word == Outcome.NONFINITE:
             deaths = [record.result.death for record in found if record.result and record.result.death]
             steps, layers = [death.step for death in deaths], [death.layer for death in deaths]
-            parts.append(f"{share} died, at {_numbered('step', steps)}, in {_numbered('layer', layers)}")
+            where = f"at {_numbered('step', steps)}, in {_numbered('layer', layers)}"
+            parts.append(f"{share} died, {where}" if alone else f"{share} died ({where})")
         else:
             parts.append(f"{share} {word}{_losses(found)}")
     missing = sum(record is None for record in group)
