@@ -118,6 +118,9 @@ def test_one_claim_runs_its_points_alone_and_shows_its_evidence(folder: Path, ra
     assert "at rest: it does not hold, 2 seeds a cell. 0 of 2 runs ended learned" in ran.stdout
     assert {line.split()[0] for line in ran.stdout.splitlines() if line.startswith("d1-")} == stored
     assert ran.stdout.count("\nd1-ln-") == 4
+    explained = next(line for line in ran.stdout.splitlines() if line.startswith("normexp explain"))
+    assert explained.split()[2] in stored
+    assert explained.endswith(" --out results/mine")
     commands = [line for line in ran.stdout.splitlines() if line.startswith("normexp sweep")]
     assert commands == [
         "normexp sweep pair.yaml --out results/mine --only norm=ln --only 'label=at rest'",

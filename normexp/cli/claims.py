@@ -43,7 +43,10 @@ def claims(
         bool, typer.Option("--quick", help="Shortened runs of one seed, in a folder of their own: they settle nothing.")
     ] = False,
     scale: Annotated[
-        float | None, typer.Option(help="How short quick runs are; 0.03 of their steps by default.", min=1e-4, max=0.99)
+        float | None,
+        typer.Option(
+            help="How short quick runs are, 0.03 of their steps by default; implies --quick.", min=1e-4, max=0.99
+        ),
     ] = None,
     checks: Annotated[
         bool, typer.Option("--checks", help="List what a claims file may name: checks, measures, calculations.")
@@ -95,7 +98,7 @@ def claims(
         failed = _run(file, chosen, shortened, options, one) if run else 0
         verdicts = trial.judged(file, chosen, folder, scale=shortened)
     if one and not json:
-        show(view.detail(verdicts[0], trial.commands(file, verdicts[0].claim, folder, shortened)))
+        show(view.detail(verdicts[0], trial.commands(file, verdicts[0].claim, folder, shortened), folder))
     elif not json:
         show(view.listing(verdicts, file.title))
     refused = None

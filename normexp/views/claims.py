@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from rich import box
@@ -74,8 +76,8 @@ def listing(verdicts: Sequence[Verdict], title: str) -> RenderableType:
     return Group(Encodable(title, "bold"), VerdictTable(verdicts), Encodable(summary(verdicts)))
 
 
-def detail(verdict: Verdict, commands: Sequence[str]) -> RenderableType:
-    """One claim: what it says, the verdict, what each setting shows, its runs, and the commands that repeat it."""
+def detail(verdict: Verdict, commands: Sequence[str], folder: Path) -> RenderableType:
+    """One claim: what it says, the verdict, what each setting shows, its runs in `folder`, what repeats it."""
     claim = verdict.claim
     lines = [f"{claim.text}.", f"Stated: {claim.stated} (in {claim.section}; {claim.place})."]
     parts: list[RenderableType] = [Encodable(claim.id, "bold"), *map(Encodable, lines)]
@@ -94,6 +96,7 @@ def detail(verdict: Verdict, commands: Sequence[str]) -> RenderableType:
     if verdict.run_ids:
         rows = tuple((run_id, finding.setting) for finding in verdict.findings for run_id in finding.run_ids)
         parts.append(Uncut(TextTable(title="Runs", header=("run", "setting"), rows=rows)))
+        parts += [Encodable("One of them:"), f"normexp explain {rows[0][0]} --out {quote(str(folder))}"]
     parts += [Encodable("Repeat it:"), *commands] if commands else []
     return Group(*(Encodable(part, soft=True) if isinstance(part, str) else part for part in parts))
 
