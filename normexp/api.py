@@ -20,7 +20,7 @@ from normexp.config import given, grid
 from normexp.config.yamlfile import nearest
 from normexp.errors import UserError
 from normexp.execute.events import Event, Finished, Progress
-from normexp.execute.executors import chosen, jobs_or_default
+from normexp.execute.executors import chosen
 from normexp.execute.worker import Job
 from normexp.plan import Plan
 from normexp.record import RunRecord
@@ -159,7 +159,7 @@ def sweep(
         plan = plan.part(parse(shard))
     options = Options(
         out=Path(out),
-        jobs=jobs_or_default(jobs, scheduler),
+        jobs=jobs,
         executor=executor,
         scheduler=scheduler,
         timeout_seconds=timeout_seconds,

@@ -67,9 +67,9 @@ def test_settings_are_told_by_what_sets_them_apart(plan: Plan) -> None:
 
     sheets = [labelled("as written", mixer="linear", order=1), labelled("as described", mixer="mean")]
     assert settings(sheets) == {
-        "as written": "mixer linear, pos_embed none, order 1",
-        "as described": "mixer mean, pos_embed learned, order 2",
+        "as written": {"mixer": "linear", "pos_embed": "none", "order": 1},
+        "as described": {"mixer": "mean", "pos_embed": "learned", "order": 2},
     }
     more = [*sheets, labelled("as written", mixer="linear", order=2, lr=0.5)]
-    assert settings(more)["as written"] == "mixer linear, pos_embed none", "half of its points have another order"
+    assert settings(more)["as written"] == {"mixer": "linear", "pos_embed": "none"}, "half have another order"
     assert settings([sheet(plan, FULL)]) == {}

@@ -18,7 +18,7 @@ from normexp.claims.reading import SETTING
 from normexp.claims.verdict import Verdict, judge
 from normexp.config.groups import scaled_values
 from normexp.errors import UserError
-from normexp.keys import Value
+from normexp.keys import as_typed
 from normexp.plan import LABEL, Plan
 from normexp.run import KEYS
 
@@ -82,12 +82,8 @@ def _needed(plan: Plan, claims: Iterable[Claim], scale: float) -> list[tuple[str
         for selection in circumstances(claim, scale).values():
             named = {LABEL if key == SETTING else key: values for key, values in selection.items() if values != ("",)}
             if any(all(point.value_of(key) in values for key, values in named.items()) for point in plan.points):
-                found[tuple(f"{key}={_plain(value)}" for key, values in named.items() for value in values)] = None
+                found[tuple(f"{key}={as_typed(value)}" for key, values in named.items() for value in values)] = None
     return list(found)
-
-
-def _plain(value: Value) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _findings(claim: Claim, found: Mapping[str, Plan], evidence: Evidence, scale: float) -> list[Finding]:

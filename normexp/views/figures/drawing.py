@@ -41,6 +41,8 @@ def draw_layer_signal(signal: LayerSignal, look: Look | None = None) -> Figure:
     for line in signal.lines:
         panels.setdefault(line.panel, []).append(line)
 
+    head = max((layer for line in signal.lines for layer, _ in line.rms_by_layer), default=0)
+
     def draw_panel(ax: Axes, name: str) -> None:
         for line, style in zip(panels[name], _layer_styles(panels[name], look), strict=True):
             finite = {layer: rms for layer, rms in line.rms_by_layer if math.isfinite(rms) and rms > 0}
@@ -48,7 +50,7 @@ def draw_layer_signal(signal: LayerSignal, look: Look | None = None) -> Figure:
             lost = next((layer for layer, rms in line.rms_by_layer if not math.isfinite(rms)), None)
             if lost is not None:
                 ax.plot([lost], [1.0], color=style["color"], transform=ax.get_xaxis_transform(), **ON_TOP, **look.cross)
-        ax.set(xlabel="layer", ylabel="activation RMS", yscale="log")
+        ax.set(xlabel=f"layer (0: embedding; {head}: what enters the head)", ylabel="RMS", yscale="log")
         ax.xaxis.set_major_locator(MaxNLocator(8, integer=True))
         ax.yaxis.set_major_formatter(PLAIN_NUMBERS)
         ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
