@@ -47,8 +47,7 @@ def post_rises(seed: int) -> Finding:
     narrow = [initial.top_over_bottom("post", s) for s in seeds_of(seed, 12)]
     wide = [initial.top_over_bottom("post", s, **initial.WIDE) for s in seeds_of(seed, 6)]
     own = {
-        f"at width {width}": (_rises(ratios), f"{_ratio_text(ratios)}")
-        for width, ratios in ((64, narrow), (128, wide))
+        f"at width {width}": (_rises(ratios), f"{_ratio_text(ratios)}") for width, ratios in ((64, narrow), (128, wide))
     }
     return circumstances(own, {}, f"W2's gradient, {NETWORK.partition(', 4')[0]} and twice as wide, L = 20")
 
