@@ -64,12 +64,12 @@ class RunConfig:
     depth: int = _key(20, "number of blocks", low=0, high=10_000, interacting=True)
     norm: str = _key(
         "ln",
-        "the norm of every door that the scheme opens",
+        "the norm at every place where the scheme puts one",
         choices=lambda: (*NORMS, "none"),
         interacting=True,
         extensible=True,
         matters=has_blocks,
-        matters_when="the scheme opens a door",
+        matters_when="the scheme puts one somewhere",
     )
     position: str = _key(
         "pre",

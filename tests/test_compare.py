@@ -63,6 +63,7 @@ def test_the_dead_and_the_missing_are_told_on_both_sides() -> None:
     row = next(line for line in text.splitlines() if line.startswith("0.01 "))
     assert row.split()[-4:] == ["-0.100", "1", "of", "3"]
     assert "Outcomes: 1 of 5 differ; 1 more has a side that is pending." in text
+    assert "B is lower in 1 (significantly in 1) and higher in 0 (significantly in 0); significant: the 95 %" in text
     assert "lr 0.01, seed 2" in text
 
 

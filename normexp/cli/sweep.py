@@ -41,7 +41,9 @@ def sweep(
     only: Annotated[list[str] | None, typer.Option(help="Run only the points with key=value.")] = None,
     dry_run: common.DryRun = False,
     retry_failed: common.RetryFailed = False,
-    refresh: Annotated[bool, typer.Option("--refresh", help="Run again what older numerics made.")] = False,
+    refresh: Annotated[
+        bool, typer.Option("--refresh", help="Run again what an older version made with other numbers.")
+    ] = False,
     force: common.Force = False,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first run that fails.")] = False,
     save_weights: Annotated[

@@ -128,9 +128,9 @@ def sentences(found: Comparison) -> list[str]:
     if measured:
         lower, higher = [c for c in measured if (c.mean or 0) < 0], [c for c in measured if (c.mean or 0) > 0]
         told.append(
-            f"Of {plural(len(measured), 'cell')} with two pairs or more, B has the lower loss in {len(lower)} (in "
-            f"{_clear(lower)} the interval leaves out 0) and the higher in {len(higher)} (in {_clear(higher)} it does)."
-            " One interval in twenty leaves out 0 by chance."
+            f"Of {plural(len(measured), 'cell')} with two pairs or more, B is lower in {len(lower)} "
+            f"(significantly in {_clear(lower)}) and higher in {len(higher)} (significantly in {_clear(higher)}); "
+            "significant: the 95 % interval excludes 0, which one in twenty does by chance."
         )
     return told if found.keys else ["Both have the same keys.", *told]
 

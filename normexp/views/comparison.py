@@ -62,7 +62,7 @@ class CellDifference:
 
     @property
     def clear(self) -> bool:
-        """Whether the interval leaves out 0."""
+        """Whether the interval excludes 0."""
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
 
