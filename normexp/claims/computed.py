@@ -65,10 +65,10 @@ COMPUTED: Mapping[str, Calculation] = MappingProxyType(
         "gradients.exponential": Calculation("the difference grows exponentially with depth"),
         "gradients.norm_amplifies": Calculation("the Jacobian of Post-LN's last norm amplifies"),
         "gradients.does_not_vanish": Calculation("the gradient of Pre-LN's stream reaches the input undiminished"),
-        "gradients.post_has_no_floor": Calculation("the gradient of Post-LN's stream loses half on its way down"),
+        "gradients.post_has_no_floor": Calculation("by the skip paths alone, less than half of Post-LN's gradient comes down"),
         # 2.4
         "models.timeline": Calculation("the models of its diagram are as it says"),
-        "models.post_to_pre": Calculation("models to 2018 are Post-LN, those of 2019 and 2020 Pre-LN"),
+        "models.post_to_pre": Calculation("Pre-LN models become more than half after 2018"),
         "models.rms_replaces": Calculation("the share of RMSNorm rises from 2020 on"),
         "models.mainstream": Calculation("Pre-RMSNorm with a final norm is the most common since 2023"),
         "models.pre_has_final_norm": Calculation("models of position pre have a final norm"),
@@ -83,7 +83,7 @@ COMPUTED: Mapping[str, Calculation] = MappingProxyType(
         "residual.mostly_identity": Calculation("at one point, less comes through F than by the skip path"),
         "residual.halves": Calculation("at one point, cutting the skip path more than halves the gradient"),
         "residual.shrinks_without": Calculation("without residual, 20 layers shrink the gradient exponentially"),
-        "residual.floor_with": Calculation("with residual they do not shrink it"),
+        "residual.floor_with": Calculation("with residual they do not shrink it, whatever they are"),
         "residual.less_sensitive": Calculation("with residual the gradient hangs less on the size of the weights"),
         # 2.1, 4.3, 4.4
         "stream.printed": Calculation("norms by layer, then after the final norm, are these", 14),
@@ -108,7 +108,7 @@ COMPUTED: Mapping[str, Calculation] = MappingProxyType(
         "skeleton.same_start": Calculation("all configurations start from the same matrices"),
         "skeleton.gelu_saturates": Calculation("GELU is flat at inputs of this size", 1),
         "skeleton.final_norm_printed": Calculation("its check prints this as the norm of the head's input", 1),
-        "skeleton.check_finds_the_fault": Calculation("its check tells a network that forgets its final norm"),
+        "skeleton.check_finds_the_fault": Calculation("its check tells a network that lacks its final norm, or forgets it"),
         # 7.3, 7.4
         "conversion.load_fails": Calculation("RMSNorm does not load LayerNorm's weights"),
         "conversion.keys_kept": Calculation("the mapping that is printed keeps the weight alone"),
