@@ -65,7 +65,7 @@ COMPUTED: Mapping[str, Calculation] = MappingProxyType(
         "gradients.exponential": Calculation("the difference grows exponentially with depth"),
         "gradients.norm_amplifies": Calculation("the Jacobian of Post-LN's last norm amplifies"),
         "gradients.does_not_vanish": Calculation("the gradient of Pre-LN's stream reaches the input undiminished"),
-        "gradients.post_has_no_floor": Calculation("by the skip paths alone, less than half of Post-LN's gradient comes down"),
+        "gradients.post_has_no_floor": Calculation("the skip paths alone bring down less than half of Post-LN's gradient"),
         # 2.4
         "models.timeline": Calculation("the models of its diagram are as it says"),
         "models.post_to_pre": Calculation("Pre-LN models become more than half after 2018"),
@@ -108,7 +108,7 @@ COMPUTED: Mapping[str, Calculation] = MappingProxyType(
         "skeleton.same_start": Calculation("all configurations start from the same matrices"),
         "skeleton.gelu_saturates": Calculation("GELU is flat at inputs of this size", 1),
         "skeleton.final_norm_printed": Calculation("its check prints this as the norm of the head's input", 1),
-        "skeleton.check_finds_the_fault": Calculation("its check tells a network that lacks its final norm, or forgets it"),
+        "skeleton.check_finds_the_fault": Calculation("its check tells of a final norm that is missing or not called"),
         # 7.3, 7.4
         "conversion.load_fails": Calculation("RMSNorm does not load LayerNorm's weights"),
         "conversion.keys_kept": Calculation("the mapping that is printed keeps the weight alone"),
