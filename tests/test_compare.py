@@ -140,7 +140,8 @@ class TestAlong:
         [
             ("position", "two of its values"),
             ("position=pre", "two of its values"),
-            ("positon=pre,post", "two of its values"),
+            ("positon=pre,post", "positon is no key: did you mean position?"),
+            ("x=pre,post", "two of its values"),
             ("position=pre,pots", "did you mean post"),
             ("position=pre,pre", "write two that differ"),
             ("position=pre,lns", "no point with position lns: it has pre, post"),
@@ -239,6 +240,15 @@ class TestCommand:
         code, _, errors = self.told("ln", "rms", "--json", monkeypatch=monkeypatch, capfd=capfd)
         assert (code, errors.count("warning: ")) == (0, 1)
         assert errors.startswith(f"warning: {Path('results/rms')}: 2 runs stale")
+
+    def test_a_lacking_plugin_is_told_once(
+        self, out: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        folder = out / "results" / "rms"
+        for path in (folder / "manifest.json", *folder.glob("runs/*/run.json")):
+            path.write_text(path.read_text("utf-8").replace('"norm": "rms"', '"norm": "l9"'), "utf-8")
+        code, _, errors = self.told("rms", "--along", "lr=1e-3,1e-2", monkeypatch=monkeypatch, capfd=capfd)
+        assert (code, errors.count("l9"), len(errors.splitlines())) == (2, 1, 1)
 
     def test_two_runs(self, out: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
         code, text, _ = self.told(

@@ -103,6 +103,10 @@ def test_a_title_of_one_s_own_or_none(folder: Path, monkeypatch: pytest.MonkeyPa
     [
         (["--kind", "pie"], "normexp: --kind pie: no such figure; there are:"),
         (["--kind", "map", "--x", "norm"], "--x norm: it is ln in every run that the figure is of: what varies is"),
+        (
+            ["--kind", "depth", "--only", "depth=2"],
+            "normexp: depth is 2 in every run that the figure is of: what varies",
+        ),
         (["--kind", "depth", "--facet", "deth"], "--facet deth: no such axis: did you mean depth?"),
         (["--x", "lr"], "--x, --y, --facet, --color and --title are of one figure: choose it with --kind curves|"),
         (["--theme", "dusk"], "--theme dusk: write one of light, dark"),

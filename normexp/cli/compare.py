@@ -60,8 +60,8 @@ def _found(name: str, out: Path) -> Side | RunRecord:
     for folder in (Path(name), out / name):
         store = Store(folder)
         if store.exists():
-            records = store.records()
+            plan, records = store.read_plan(), store.records()
             for warning in (*store.warnings, *(f"{folder}: {told}" for told in reports.warnings(records, []))):
                 say(f"warning: {warning}")
-            return side(folder.resolve().name, str(folder), store.read_plan(), records)
+            return side(folder.resolve().name, str(folder), plan, records)
     return library.find(out, name, sought="sweep or run of that name")[1]

@@ -13,9 +13,12 @@ from normexp.cli import options as common
 from normexp.errors import UserError
 from normexp.run import KEYS
 
+WORKERS = {"workers", "num_workers", "n_jobs", "processes", "threads", "cpus"}
+"""What others call --jobs."""
+
 
 class SweepCommand(TyperCommand):
-    """Tells whoever writes a key of the config as an option how it is written."""
+    """Tells whoever writes a key of the config as an option, or another's name of --jobs, how it is written."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         for number, argument in enumerate(args, start=1):
@@ -24,6 +27,8 @@ class SweepCommand(TyperCommand):
             if argument.startswith("--") and key in KEYS:
                 after = next((text for text in args[number : number + 1] if not text.startswith("-")), "VALUE")
                 raise UserError(f"No such option: --{name}: write {key}={value or after}, without dashes")
+            if argument.startswith("--") and key in WORKERS and any("--jobs" in option.opts for option in self.params):
+                raise UserError(f"No such option: --{name}: write --jobs")
         return super().parse_args(ctx, args)
 
 

@@ -35,6 +35,8 @@ class Override:
 
 def read_overrides(texts: Sequence[str], notes: Notes) -> list[Override]:
     """What the command line sets. Complaints name the override."""
+    if apart := _apart(texts):
+        raise UserError(f"override {_shown(' '.join(apart))}: write {_shown(''.join(apart))}, without spaces")
     found: dict[str, Override] = {}
     for text in texts:
         source = Source(f"override {_shown(text)}", notes, numbered=False)
@@ -52,6 +54,17 @@ def read_overrides(texts: Sequence[str], notes: Notes) -> list[Override]:
             notes.fault(f"{source.origin}: {override.key} is given twice: keep one")
         found[override.key] = override
     return list(found.values())
+
+
+def _apart(texts: Sequence[str]) -> Sequence[str]:
+    """The parts of the first override that was written with spaces, `lr = 0.1`; empty where none was."""
+    for number, text in enumerate(texts):
+        before, after = texts[number - 1 : number] if number else [], texts[number + 1 : number + 2]
+        if text.startswith("=") and before and "=" not in before[0]:
+            return [*before, text, *(after if text == "=" else ())]
+        if text.endswith("=") and text != "=" and after and "=" not in after[0]:
+            return [text, *after]
+    return []
 
 
 def _shown(text: str) -> str:

@@ -96,7 +96,7 @@ def text_of(path: Path) -> str:
             raise UserError(f"{path}: longer than {MAX_TEXT} characters: this is no config")
         return data.decode("utf-8-sig")
     except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
+        raise UserError(f"{path}: no such file{': the config comes first' if '=' in path.name else ''}") from None
     except IsADirectoryError:
         raise UserError(f"{path}: is a folder: give a config file") from None
     except UnicodeDecodeError as error:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from normexp.errors import UserError
-from normexp.keys import Value
+from normexp.keys import Value, near_to
 from normexp.labels import values_text
 from normexp.plan import LABEL, SEED, Plan, Point
 from normexp.record import RunRecord
@@ -70,6 +70,8 @@ def halves(whole: Side, along: str) -> tuple[Side, Side]:
     """The points with the one and with the other value of a key, from `position=pre,post`. Raises UserError."""
     key, equals, text = along.partition("=")
     words = text.split(",")
+    if meant := "" if key in (LABEL, *KEYS) else near_to(key.lower(), KEYS):
+        raise UserError(f"--along {along}: {key} is no key: did you mean {meant}?")
     if not equals or len(words) != 2 or (key not in KEYS and key != LABEL):
         raise UserError(f"--along {along}: write a key with two of its values, such as position=pre,post")
     try:

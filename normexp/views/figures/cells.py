@@ -43,7 +43,7 @@ def scan(source: Source, choice: Choice, *, x: str, with_sensitivity: bool = Fal
     Raises UserError where an axis does not vary.
     """
     measure = MEASURES[choice.y or "loss"]
-    along = check_axis(source, "--x", choice.x or x)
+    along = check_axis(source, "--x" if choice.x else "", choice.x or x)
     others = [key for key in source.varying if key != along]
     facets = checked_facets(source, choice, taken=(along,))
     axis = value_axis(along, source.values(along))

@@ -70,7 +70,7 @@ class Choice:
 
 
 def check_axis(source: Source, option: str, key: str) -> str:
-    """The key, if it varies in the sweep. Raises UserError that tells what does."""
+    """The key, if it varies in the sweep. Raises UserError that tells what does. No `option`: the figure's own axis."""
     varying = source.varying
     there = f"what varies is {listed(varying)}" if varying else "nothing but the seed varies in it"
     if key in varying:
@@ -80,7 +80,10 @@ def check_axis(source: Source, option: str, key: str) -> str:
     if key in KEYS or key == LABEL:
         (value,) = source.values(key)
         only = f"is {value_text(key, value)}" if value != "" else "is empty"
-        raise UserError(f"{option} {key}: it {only} in every run that the figure is of: {there}")
+        instead = "" if option or not varying else ": choose one with --x"
+        raise UserError(
+            f"{f'{option} {key}: it' if option else key} {only} in every run that the figure is of: {there}{instead}"
+        )
     raise UserError(f"{option} {key}: no such axis: {nearest(key, varying) if varying else there}")
 
 
