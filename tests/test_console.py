@@ -47,6 +47,15 @@ def test_every_cell_is_whole_at_every_width(soft_wrap: bool) -> None:
     assert in_columns, "at 200 columns the table fits"
 
 
+def test_rows_in_a_pipe_end_without_blanks() -> None:
+    pipe = output(io.StringIO())
+    pipe.print(Uncut(TABLE))
+    lines = printed(pipe).splitlines()
+    assert len(lines) == 4
+    assert lines == [line.rstrip() for line in lines]
+    assert lines[-1].endswith("nan @12")
+
+
 @pytest.mark.parametrize("soft", [False, True])
 @pytest.mark.parametrize("soft_wrap", [False, True])
 def test_no_word_of_a_paragraph_is_lost(soft: bool, soft_wrap: bool) -> None:

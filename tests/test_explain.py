@@ -1,13 +1,18 @@
 """One run's story, and whether it can be made again."""
 
+import io
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import records
+from rich.console import Console
 
+from normexp.cli.inspect import explain
 from normexp.errors import UserError
 from normexp.record import CurveRow, RunRecord, Traces
+from normexp.results.store import Store
 from normexp.run import RunConfig
 from normexp.views import repro
 from normexp.views.explain import nearest, story
@@ -41,6 +46,19 @@ class TestStory:
         told = "\n".join(story(replace(SICK, numerics=0, reused_from="other"), []))
         assert "STALE" in told
         assert "reused from other" in told
+
+    def test_is_folded_between_words_on_a_terminal(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        store = Store(tmp_path / "one")
+        store.begin(records.plan({"lr": [1e-2]}, name="one", norm="none"), [], force=False)
+        store.write(SICK)
+        screen = Console(file=io.StringIO(), width=60, force_terminal=True, color_system=None, soft_wrap=True)
+        monkeypatch.setattr("normexp.views.console.output", lambda: screen)
+        explain(SICK.run_id, out=tmp_path)
+        assert isinstance(screen.file, io.StringIO)
+        told, path = screen.file.getvalue().split("  stored in: ")
+        assert max(map(len, told.splitlines())) <= 60
+        assert told.split() == "\n".join(story(SICK, [])).split()
+        assert path.startswith(f"{store.folder / 'runs' / SICK.run_id}\n")
 
 
 class TestNearest:

@@ -16,12 +16,13 @@ def explain(run_id: RunId, out: common.Out = common.OUT, plugin: common.Plugins 
     from normexp.cli.show import show
     from normexp.results import library
     from normexp.views.collapse import signal
-    from normexp.views.console import Uncut
+    from normexp.views.console import Encodable, Uncut
     from normexp.views.explain import story
 
     store, record = library.find(out, run_id)
     found = record.run_id
-    show("\n".join(story(record, store.records().values())), f"  stored in: {store.folder / 'runs' / found}")
+    told = "\n".join(story(record, store.records().values()))
+    show(Encodable(told), f"  stored in: {store.folder / 'runs' / found}")
     if record.traces is not None and record.traces.layers:
         show(Uncut(signal("RMS of the stream by layer", record.traces)))
 

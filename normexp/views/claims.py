@@ -10,6 +10,7 @@ from typing import Any
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -19,7 +20,7 @@ from normexp.claims.computed import COMPUTED
 from normexp.claims.measures import MEASURES, OF_ROW
 from normexp.claims.verdict import Verdict
 from normexp.labels import listed, plural
-from normexp.views.console import WIDE, Encodable, Uncut, encodable
+from normexp.views.console import WIDE, Encodable, Uncut, encodable, unpadded
 from normexp.views.pivot import TextTable
 
 COLUMNS = (("claim", 28, None), ("verdict", 18, None), ("it says", None, 4), ("stated", None, 2), ("measured", None, 6))
@@ -43,7 +44,7 @@ class VerdictTable:
     def __init__(self, verdicts: Sequence[Verdict]) -> None:
         self.verdicts = verdicts
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType | Segment]:
         narrow, piped = options.max_width < NARROW, options.max_width >= WIDE
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, safe_box=True, show_header=not narrow)
         table.expand = not piped
@@ -54,7 +55,7 @@ class VerdictTable:
         for verdict in self.verdicts:
             row = _narrow_row(verdict) if narrow else _wide_row(verdict, broken=not piped)
             table.add_row(*(Text(encodable(text, options.encoding), style=style) for text, style in row))
-        yield table
+        yield from unpadded(table, console, options)
 
 
 def summary(verdicts: Sequence[Verdict]) -> str:

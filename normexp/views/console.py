@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -30,7 +31,7 @@ class Uncut:
     def __init__(self, table: TextTable, narrow: TextTable | None = None) -> None:
         self.table, self.narrow = table, narrow
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType | Segment]:
         table = self.table
         if self.narrow is not None and not _fits(_columns(table, options), console, options):
             table = self.narrow
@@ -40,7 +41,10 @@ class Uncut:
             yield _text(NO_RUNS, options)
         else:
             columns = _columns(table, options)
-            yield columns if _fits(columns, console, options) else Group(*_by_record(table, options))
+            if _fits(columns, console, options):
+                yield from unpadded(columns, console, options)
+            else:
+                yield Group(*_by_record(table, options))
         if table.note:
             yield _text(table.note, options)
 
@@ -98,6 +102,15 @@ def encodable(text: str, encoding: str) -> str:
 def _text(text: str, options: ConsoleOptions, style: str = "") -> Text:
     """Folded even where options say no_wrap: rich would cut what is neither wrapped nor ignored."""
     return Text(encodable(text, options.encoding), style=style, overflow="fold", no_wrap=False)
+
+
+def unpadded(table: Table, console: Console, options: ConsoleOptions) -> Iterator[RenderableType | Segment]:
+    """A table as it is on a terminal; elsewhere, where it has no styles, without the blanks at the ends of its rows."""
+    if console.is_terminal:
+        yield table
+        return
+    for line in console.render_lines(table, options, pad=False):
+        yield Segment("".join(segment.text for segment in line).rstrip() + "\n")
 
 
 def _fits(columns: Table, console: Console, options: ConsoleOptions) -> bool:
