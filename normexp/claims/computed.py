@@ -65,7 +65,7 @@ COMPUTED: Mapping[str, Calculation] = MappingProxyType(
         "gradients.exponential": Calculation("the difference grows exponentially with depth"),
         "gradients.norm_amplifies": Calculation("the Jacobian of Post-LN's last norm amplifies"),
         "gradients.does_not_vanish": Calculation("the gradient of Pre-LN's stream reaches the input undiminished"),
-        "gradients.post_has_no_floor": Calculation("the skip paths alone bring down less than half of Post-LN's gradient"),
+        "gradients.post_has_no_floor": Calculation("by the skip paths alone Post-LN's gradient loses half going down"),
         # 2.4
         "models.timeline": Calculation("the models of its diagram are as it says"),
         "models.post_to_pre": Calculation("Pre-LN models become more than half after 2018"),
