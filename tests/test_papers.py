@@ -105,7 +105,7 @@ def test_sweeps_of_papers_share_runs_with_the_article(name: str, shared: list[st
     own = set(grid.plan(load(CONFIGS / "papers" / f"{name}.yaml")).configs)
     known = {run_id for stem in shared for run_id in grid.plan(load(CONFIGS / "article" / f"{stem}.yaml")).configs}
     assert len(own & known) == {"positions": 24, "warmup": 24, "norms": 6, "deep": 9}[name]
-    assert len(own - known) == {"positions": 30, "warmup": 6, "norms": 6, "deep": 0}[name]
+    assert len(own - known) == {"positions": 48, "warmup": 6, "norms": 6, "deep": 0}[name]
 
 
 def test_runs_of_other_claims_files_are_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
