@@ -131,6 +131,9 @@ def test_learning_little_is_told() -> None:
     little = norms([3.5, 3.6, 3.7], GOOD).assign(learned_fraction=0.195)
     told = CHECKS["ends"].function(little, 3, outcomes=("learned",), of_runs={"norm": ("ln",)}).measured
     assert told == "3 of 3: 3 learned 3.600 ± 0.100 (no more than 20 % of what there is)"
+    little.loc[0, "learned_fraction"] = 0.9
+    told = CHECKS["ends"].function(little, 3, outcomes=("learned",), of_runs={"norm": ("ln",)}).measured
+    assert told.endswith(" (2 of them less than half of what there is)")
 
 
 def test_along_a_key_each_side_is_at_its_best() -> None:

@@ -216,9 +216,12 @@ def counts_text(runs: Sequence[Row]) -> str:
 
 
 def _little(runs: Sequence[Row]) -> str:
-    """How much was learned, where that is less than half of what there is."""
-    share = statistics.median(run["learned_fraction"] for run in runs)
-    return f" (no more than {math.ceil(100 * share)} % of what there is)" if share < MUCH else ""
+    """How many of the runs learned less than half of what there is; how much it is, where all did."""
+    shares = [run["learned_fraction"] for run in runs]
+    little = sum(share < MUCH for share in shares)
+    if little == len(shares):
+        return f" (no more than {math.ceil(100 * max(shares))} % of what there is)"
+    return f" ({little} of them less than half of what there is)" if little else ""
 
 
 def all_outcomes(found: Sequence[Cell]) -> str:
