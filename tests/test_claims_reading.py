@@ -11,6 +11,8 @@ from normexp.claims.claim import ClaimFile, Kind, Word
 from normexp.claims.evidence import plans
 from normexp.claims.files import choose, shipped
 from normexp.claims.reading import load, parse
+from normexp.config import grid
+from normexp.config.sweepfile import load as load_sweep
 from normexp.errors import UserError
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -172,4 +174,15 @@ def test_names_of_files_and_claims(folder: Path) -> None:
 
 def test_the_example_can_be_asked(tmp_path: Path) -> None:
     file = load(EXAMPLES / "deepnorm_claims.yaml")
-    assert {verdict.word for verdict in trial.judged(file, file.claims, tmp_path)} == {Word.NOT_ENOUGH}
+    quick = [claim for claim in file.claims if claim.kind is not Kind.COMPUTE]  # it stands in papers.yaml, too
+    words = [verdict.word for verdict in trial.judged(file, quick, tmp_path)]
+    assert words == [Word.NOT_ENOUGH] * 3 + [Word.REPRODUCED]
+
+
+def test_its_runs_are_those_of_a_table_that_is_shown() -> None:
+    own, shown = (
+        set(grid.plan(load_sweep(path)).configs)
+        for path in (EXAMPLES / "deepnorm_runs.yaml", EXAMPLES.parent / "configs" / "schemes.yaml")
+    )
+    assert len(own) == 27
+    assert own < shown

@@ -131,10 +131,12 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Small copies of what a clone has."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
-    for path in [*(tmp_path / "configs").rglob("*.yaml"), tmp_path / "examples" / "l1_norm.yaml"]:
+    own = [tmp_path / "examples" / f"{name}.yaml" for name in ("l1_norm", "deepnorm_runs")]
+    for path in [*(tmp_path / "configs").rglob("*.yaml"), *own]:
         article = path.parent.name == "article"  # whose tables have columns in words
         path.write_text(documents.small(path.read_text("utf-8"), whole=article), "utf-8")
     shutil.copy(ROOT / "examples" / "deepnorm_claims.yaml", tmp_path / "my_claims.yaml")
+    shutil.copy(tmp_path / "examples" / "deepnorm_runs.yaml", tmp_path)
     (tmp_path / "rates.yaml").write_text(documents.small(RATES), "utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -69,9 +69,10 @@ def test_the_config_that_is_explained_is_the_one_that_is_shipped() -> None:
     assert shown == (ROOT / "configs" / "lr_scan.yaml").read_text("utf-8")
 
 
-def test_the_claims_file_that_is_explained_is_the_one_that_is_shipped() -> None:
-    shown = (DOCS / "recipes" / "own-claim.md").read_text("utf-8").split("```yaml\n")[1].split("```")[0]
-    assert shown == (ROOT / "examples" / "deepnorm_claims.yaml").read_text("utf-8")
+def test_the_claims_and_the_runs_that_are_explained_are_those_that_are_shipped() -> None:
+    blocks = (DOCS / "recipes" / "own-claim.md").read_text("utf-8").split("```yaml\n")[1:]
+    shipped = [(ROOT / "examples" / f"deepnorm_{name}.yaml").read_text("utf-8") for name in ("claims", "runs")]
+    assert [block.split("```")[0] for block in blocks] == shipped
 
 
 def test_it_counts_the_claims() -> None:
