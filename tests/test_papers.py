@@ -18,7 +18,7 @@ from normexp.claims.claim import Kind, Word
 from normexp.claims.computed import calculate
 from normexp.claims.files import choose
 from normexp.claims.measures import MEASURES
-from normexp.claims.snippets import initial, initial_gradient, outputs
+from normexp.claims.snippets import initial, initial_gradient, initial_w2, outputs
 from normexp.cli.app import app
 from normexp.config import grid
 from normexp.config.sweepfile import load
@@ -46,28 +46,44 @@ def unbiased(norm: str, x_nd: Tensor) -> Tensor:
 OPPOSITES: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "initial_stream.pre_linear": (initial, "mean_squares", always([1 + 1.6 * layer for layer in range(21)])),
     "initial_stream.post_constant": (initial, "before_norms", always((1.6,))),
+    "initial_stream.ffn_norm_shrinks": (initial, "skip_factor", always(0.84)),
     "initial_stream.skip_shrinks": (initial, "skip_factor", always(0.73)),
     "initial_stream.skip_with_torch_weights": (initial, "skip_factor", always(0.7071)),
     "initial_stream.tokens_become_one": (initial, "top_cosines", always([0.7, 0.9, 0.95, 0.98])),
     "initial_stream.scaled_branches_keep_tokens": (initial, "top_cosines", always([0.1, 0.1, 0.1, 0.6])),
     "initial_stream.peri_linear": (initial, "mean_squares", always([1 + 1.7 * layer for layer in range(41)])),
-    "initial_stream.lns_slower": (initial, "expected_squares", lambda _, depth, *__: [0.1 * depth**2.1]),
+    "initial_stream.lns_between": (initial, "expected_squares", lambda _, depth, *__: [0.1 * depth**1.5]),
+    "initial_stream.lns_below_pre": (
+        initial,
+        "expected_squares",
+        lambda name, depth, *_: [depth ** {"lns": 0.6, "pre": 1.0}[name]],
+    ),
     "initial_stream.bare_doubles": (initial, "log2_growth", always(1.2)),
-    "initial_gradient.pre_last_falls": (initial, "last_w2_gradients", always([1.0, 0.9, 0.8, 0.7])),
-    "initial_gradient.post_last_stays": (initial, "last_w2_gradients", always([1.0, 0.7, 0.5, 0.32])),
+    "initial_gradient.pre_last_falls": (initial_w2, "last_w2_gradients", always([1.0, 0.9, 0.8, 0.7])),
+    "initial_gradient.post_last_stays": (initial_w2, "last_w2_gradients", always([1.0, 0.7, 0.5, 0.32])),
     "initial_gradient.pre_top_falls": (initial, "top_stream_gradients", always([1.0, 0.9, 0.8, 0.7])),
-    "initial_gradient.post_rises": (initial, "top_over_bottom", lambda _, seed, **__: 3.0 if seed % 2 else 0.5),
-    "initial_gradient.pre_flat": (initial, "top_over_bottom", always(0.7)),
-    "initial_gradient.pre_falls": (initial, "top_over_bottom", lambda _, seed: 1.1 if seed % 2 else 0.3),
+    "initial_gradient.post_rises": (initial_w2, "top_over_bottom", lambda _, seed: 3.0 if seed % 2 else 0.5),
+    "initial_gradient.pre_flat": (initial_w2, "top_over_bottom", always(0.7)),
+    "initial_gradient.pre_falls": (initial_w2, "top_over_bottom", lambda _, seed: 1.1 if seed % 2 else 0.3),
     "initial_gradient.queries_lose_it": (initial, "first_q_gradients", always([1.0, 0.5, 0.2, 0.1])),
     "initial_gradient.scaled_branches_keep_it": (initial, "first_q_gradients", always([1.0, 0.5, 0.2, 0.09])),
+    "initial_gradient.b2t_keeps_it": (
+        initial,
+        "first_q_gradients",
+        lambda name, seeds: [1.0, 0.5, 0.2, {"b2t": 0.09, "post": 0.001}[name]],
+    ),
     "initial_gradient.deepnorm_update_constant": (initial, "sgd_updates", always([1.0, 1.1, 1.2, 1.4])),
     "initial_gradient.post_update_grows": (initial, "sgd_updates", always([1.0, 4.0, 3.0, 9.0])),
     "initial_gradient.post_first_update_larger": (initial, "adam_updates", always([1.0] * 4)),
     "initial_gradient.deepnorm_equal": (initial, "w2_gradients", always([1.0, 1.3])),
-    "initial_gradient.peri_bounded": (initial, "w2_gradient_growth", always([1.0, 1.0, 1.3])),
-    "initial_gradient.pre_unbounded": (initial, "w2_gradient_growth", always([1.1, 1.2, 1.3])),
-    "initial_gradient.bare_not_finite": (initial, "seen", always({("fc2", "grad_norm", 1): math.inf})),
+    "initial_gradient.peri_bounded": (initial_w2, "growth_with_h", always([1.0, 1.0, 1.0, 1.0, 1.3])),
+    "initial_gradient.pre_unbounded": (initial_w2, "growth_with_h", always([1.1, 1.2, 1.3, 1.4, 1.5])),
+    "initial_gradient.narrowed_init_larger": (
+        initial_w2,
+        "top_layer_gradients",
+        lambda _, narrowed: [1.0, 1.0, 1.0] if narrowed else [0.9, 0.8, 0.7],
+    ),
+    "initial_gradient.small_embedding_enlarges": (initial, "first_norm_gradients", always([1.0, 5.0, 20.0])),
     "initial_norm.rms_statistics": (outputs, "rms_statistics", always((0.5, 1.0))),
     "initial_norm.bounded": (outputs, "largest_output", always(8.0)),
     "initial_norm.invariance": (outputs, "normalized", lambda norm, x_nd: torch.tanh(x_nd)),

@@ -19,19 +19,17 @@ from torch import Tensor, nn
 from normexp.run import RunConfig
 from normexp.training.flat import float64_norm
 from normexp.training.inspection import inspect
-from normexp.training.signal import hooked, rms
+from normexp.training.signal import activations, hooked, rms
 from normexp.training.threads import thread_count
 from normexp.training.trainer import Trainer
 
 DEPTHS = (4, 8, 16, 40)
 SEEDS: Sequence[int] = range(3)
 WIDTH = 64
-WIDE: Mapping[str, Any] = {"width": 128, "hidden": 256}
 UNIT_MIXER: Mapping[str, Any] = {"mixer": "linear", "init": "unit"}
 UNIT_FFN: Mapping[str, Any] = {"mixer": "linear", "init": "unit", "init_gain": 2**0.25}
 """Branches whose outputs have mean square 1: a matrix alone; an FFN, whose relu halves, with both matrices up."""
 TORCH: Mapping[str, Any] = {"mixer": "linear", "init": "torch"}
-ADAM: Mapping[str, Any] = {"optimizer": "adam", "lr": 1e-3}
 
 Seen = Mapping[tuple[str, str, int], float]
 """(part, quantity, layer) to value, as `inspect` has them."""
@@ -40,7 +38,7 @@ Seen = Mapping[tuple[str, str, int], float]
 def network(position: str, depth: int, seed: int, **keys: Any) -> RunConfig:
     """The config of one network."""
     base: dict[str, Any] = {"width": WIDTH, "init": "xavier_split", "activation": "relu", "pos_embed": "none"}
-    base |= {"order": 1, "sharpness": 1e-3, "optimizer": "sgd"}
+    base |= {"order": 1, "sharpness": 1e-3, "optimizer": "adam", "lr": 1e-3}
     return RunConfig(position=position, depth=depth, seed=seed, **(base | keys))
 
 
@@ -85,8 +83,21 @@ def times_root(values: Iterable[float]) -> list[float]:
 
 def mean_squares(position: str, depth: int, seed: int, **keys: Any) -> list[float]:
     """Mean square of the stream after layers 0 to depth."""
-    found = seen(position, depth, seed, **keys)
-    return [found["stream", "mean_square", layer] for layer in range(depth + 1)]
+    return list(_mean_squares(network(position, depth, seed, **keys)))
+
+
+@functools.cache
+def _mean_squares(config: RunConfig) -> tuple[float, ...]:
+    trainer = Trainer(config)
+    found: dict[int, float] = {}
+
+    def see(layer: int, part: str, values: Tensor) -> None:
+        if part == "stream":
+            found[layer] = rms(values) ** 2
+
+    with thread_count(1), torch.no_grad(), activations(trainer.network, see):
+        trainer.loss(trainer.signal_batch)
+    return tuple(found[layer] for layer in range(config.depth + 1))
 
 
 def expected_squares(position: str, depth: int, seeds: Iterable[int] = SEEDS, **keys: Any) -> list[float]:
@@ -127,20 +138,9 @@ def skip_factor(branch: str, seeds: Iterable[int] = SEEDS, **keys: Any) -> float
 
 
 def w2_gradients(position: str, depth: int, seed: int, **keys: Any) -> list[float]:
-    """Norm of the gradient of the FFN's second matrix in layers 1 to depth."""
+    """Norm of the gradient of the FFN's second matrix in layers 1 to depth, of one mini-batch."""
     found = seen(position, depth, seed, **keys)
     return [found["fc2", "grad_norm", layer] for layer in range(1, depth + 1)]
-
-
-def last_w2_gradients(position: str, seeds: Sequence[int] = SEEDS) -> list[float]:
-    """That of the last layer for each of DEPTHS; geometric mean over seeds."""
-    return [geometric(w2_gradients(position, depth, seed)[-1] for seed in seeds) for depth in DEPTHS]
-
-
-def top_over_bottom(position: str, seed: int, **keys: Any) -> float:
-    """W2's gradient in the last three of 20 layers over that in the first three."""
-    gradients = w2_gradients(position, 20, seed, **keys)
-    return geometric(gradients[-3:]) / geometric(gradients[:3])
 
 
 def first_q_gradients(position: str, depths: Iterable[int] = DEPTHS, seeds: Sequence[int] = SEEDS) -> list[float]:
@@ -165,21 +165,26 @@ def sgd_updates(position: str, seeds: Sequence[int] = SEEDS) -> list[float]:
 
 def adam_updates(position: str, seeds: Sequence[int] = SEEDS) -> list[float]:
     """RMS change of the logits by the first step of Adam at 1e-3, by depth; geometric mean over seeds."""
-    return [geometric(seen(position, n, s, **ADAM)["logits", "update", n + 1] for s in seeds) for n in DEPTHS]
+    return [geometric(seen(position, n, s)["logits", "update", n + 1] for s in seeds) for n in DEPTHS]
+
+
+def _gradient_into(module: nn.Module, trainer: Trainer) -> float:
+    """Norm of the loss's gradient with respect to what enters a module."""
+    found: list[float] = []
+
+    def keep(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        inputs[0].register_hook(lambda grad: found.append(float64_norm(grad)))  # type: ignore[no-untyped-call]
+
+    with thread_count(1), hooked([module.register_forward_pre_hook(keep)]):
+        trainer.backward(trainer.signal_batch)
+    return found[0]
 
 
 @functools.cache
 def top_stream_gradient(position: str, depth: int, seed: int) -> float:
     """Norm of the loss's gradient with respect to the stream after the last layer, before the final norm."""
     trainer = Trainer(network(position, depth, seed))
-    found: list[float] = []
-
-    def keep(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        inputs[0].register_hook(lambda grad: found.append(float64_norm(grad)))  # type: ignore[no-untyped-call]
-
-    with thread_count(1), hooked([trainer.network.final_norm.register_forward_pre_hook(keep)]):
-        trainer.backward(trainer.signal_batch)
-    return found[0]
+    return _gradient_into(trainer.network.final_norm, trainer)
 
 
 def top_stream_gradients(position: str, seeds: Sequence[int] = SEEDS) -> list[float]:
@@ -188,22 +193,14 @@ def top_stream_gradients(position: str, seeds: Sequence[int] = SEEDS) -> list[fl
 
 
 @functools.cache
-def w2_gradient_of_larger(factor: float, position: str, seed: int) -> float:
-    """Norm of W2's gradient in layer 10 of 20 where that layer's W1, and with it h = relu(W1 x), is multiplied."""
-    trainer = Trainer(network(position, 20, seed))
-    ffn = trainer.network.blocks["10"].get_submodule("ffn.f")
-    first, second = (ffn.get_parameter(f"{name}.weight") for name in ("fc1", "fc2"))
-    with thread_count(1):
-        with torch.no_grad():
-            first.mul_(factor)
-        trainer.backward(trainer.signal_batch)
-    assert second.grad is not None
-    return float64_norm(second.grad)
+def first_norm_gradient(std: float, seed: int) -> float:
+    """Pre, 8 layers: norm of the loss's gradient with respect to the embedded tokens, N(0, std^2)."""
+    trainer = Trainer(network("pre", 8, seed))
+    with torch.no_grad():
+        trainer.network.embedding.weight.mul_(std)
+    return _gradient_into(trainer.network.blocks["1"], trainer)
 
 
-def w2_gradient_growth(position: str, factors: Iterable[float], seeds: Sequence[int] = SEEDS) -> list[float]:
-    """That by factor, over that of factor 1; geometric mean over seeds."""
-    return [
-        geometric(w2_gradient_of_larger(k, position, s) / w2_gradient_of_larger(1.0, position, s) for s in seeds)
-        for k in factors
-    ]
+def first_norm_gradients(stds: Iterable[float], seeds: Sequence[int] = SEEDS) -> list[float]:
+    """That by std; geometric mean over seeds."""
+    return [geometric(first_norm_gradient(std, seed) for seed in seeds) for std in stds]
