@@ -110,12 +110,12 @@ def _fc2(trainer: Trainer, layer: int) -> nn.Linear:
     return found
 
 
-def _only(trainer: Trainer, wanted: Sequence[nn.Parameter]) -> None:
+def _only(trainer: Trainer, wanted: Sequence[Tensor]) -> None:
     """Spare the backward pass what is not asked for."""
     for parameter in trainer.network.parameters():
         parameter.requires_grad_(any(parameter is other for other in wanted))
 
 
-def _grad(parameter: nn.Parameter) -> Tensor:
+def _grad(parameter: Tensor) -> Tensor:
     assert parameter.grad is not None
     return parameter.grad
