@@ -64,7 +64,7 @@ def spread(values: Iterable[float]) -> float:
     return max(values) / min(values)
 
 
-def slope(values: Iterable[float], depths: Iterable[int] = DEPTHS) -> float:
+def slope(values: Iterable[float], depths: Iterable[float] = DEPTHS) -> float:
     """The power of depth that fits the values."""
     return float(np.polyfit(np.log(list(depths)), np.log(list(values)), 1)[0])
 

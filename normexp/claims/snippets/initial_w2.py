@@ -30,7 +30,9 @@ def expected_gradients(config: RunConfig) -> tuple[float, ...]:
     some = slice(0, BATCHES * config.batch)
     with thread_count(1):
         trainer.backward(Batch(trainer.validation.inputs_nt[some], trainer.validation.targets_nt[some]))
-    return tuple(float64_norm(_grad(_fc2(trainer, layer).weight)) for layer in range(1, config.depth + 1))
+    return tuple(
+        float64_norm(_grad(_fc2(trainer, layer).get_parameter("weight"))) for layer in range(1, config.depth + 1)
+    )
 
 
 def top_over_bottom(position: str, seed: int, **keys: Any) -> float:
@@ -57,7 +59,7 @@ def of_one_position(config: RunConfig, factor: float = 1.0) -> float:
     with thread_count(1), hooked([fc2.register_forward_hook(see)]):
         with torch.no_grad():
             _ffn(trainer, config.depth).get_parameter("fc1.weight").mul_(factor)
-        _only(trainer, [fc2.weight])
+        _only(trainer, [fc2.get_parameter("weight")])
         trainer.backward(trainer.signal_batch)
     squares = (sizes["h"] * sizes["grad"])[:, trainer.task.first :]
     return squares.numel() * math.sqrt(float(squares.mean()))

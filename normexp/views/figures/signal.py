@@ -14,7 +14,7 @@ from normexp.views.figures.panels import Placed, place
 from normexp.views.summary import Cell
 
 QUANTITIES = {
-    ("stream", "rms"): Axis(key="rms", label="RMS of the stream", scale=LOG),
+    ("stream", "rms"): Axis(key="rms", label="activation RMS", scale=LOG),
     ("ffn", "grad_norm"): Axis(key="grad_norm", label="gradient norm (FFN)", scale=LOG),
 }
 """Part and quantity, and the axis that they stand on."""
