@@ -69,6 +69,7 @@ class TestGradients:
         squares = [float(torch.autograd.grad(loss, weight, retain_graph=True)[0].square().sum()) for loss in losses]
         assert of_one_position(replace(config, batch=2)) == pytest.approx(math.sqrt(np.mean(squares)), rel=1e-5)
 
+    @pytest.mark.slow
     def test_post_rises_with_the_layer(self) -> None:
         """2002.04745, Figure 3: in Post the expected gradient of W2 grows with the layer's index."""
         found = [top_over_bottom("post", seed) for seed in range(6)]
