@@ -165,6 +165,14 @@ def difference(left: Mapping[int, float], right: Mapping[int, float], needed: in
     return Difference(tuple(0.0 if left[s] == right[s] else right[s] - left[s] for s in seeds))
 
 
+def paired(
+    frame: pd.DataFrame, one: Selection, other: Selection, needed: int, over: str, measure: str
+) -> tuple[Cell, Cell, Difference]:
+    """The cells of two sides, and how far the second's measure lies above the first's. Raises Thin, Mismatch."""
+    left, right = pair(frame, one, other, needed, over)
+    return left, right, difference(measured(left, measure, needed), measured(right, measure, needed), needed)
+
+
 def run_ids(found: Sequence[Cell]) -> tuple[str, ...]:
     """Of all runs of the cells, each once."""
     return tuple(dict.fromkeys(run["run_id"] for cell in found for run in cell.runs.values()))

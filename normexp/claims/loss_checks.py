@@ -30,8 +30,7 @@ def lower(
     Seeds are paired. With `over`, each side is at its best along that key. Infinite is higher than any number. Where
     neither side learns, that is told.
     """
-    low, high = of.pair(frame, better, worse, needed, over)
-    gap = of.difference(of.measured(low, measure, needed), of.measured(high, measure, needed), needed)
+    low, high, gap = of.paired(frame, better, worse, needed, over, measure)
     holds = gap.above_zero and gap.mean >= by
     least = f" and at least {by:g}" if by else ""
     name = measure_text(measure)
@@ -60,8 +59,7 @@ def close(
 
     Losses count as close only where every run learned: those of two sides that learn nothing always are.
     """
-    left, right = of.pair(frame, one, other, needed, over)
-    gap = of.difference(of.measured(left, measure, needed), of.measured(right, measure, needed), needed)
+    left, right, gap = of.paired(frame, one, other, needed, over, measure)
     finite = all(math.isfinite(n) for cell in (left, right) for n in cell.numbers(measure).values())
     unsure = finite and not math.isnan(gap.half) and abs(gap.mean) <= within < abs(gap.mean) + gap.half
     name = measure_text(measure)
@@ -92,8 +90,7 @@ def no_worse(
 
     Of losses it holds only where every run of the one side learned.
     """
-    left, right = of.pair(frame, one, other, needed, over)
-    gap = of.difference(of.measured(left, measure, needed), of.measured(right, measure, needed), needed)
+    left, right, gap = of.paired(frame, one, other, needed, over, measure)
     name = measure_text(measure)
     vacuous = measure == LOSS and not of.all_learned([left])
     return of.finding(
