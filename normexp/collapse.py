@@ -32,6 +32,11 @@ def plan_of(setting: str, given: Mapping[str, Value]) -> Plan:
     return grid.plan_of(name=name, title=title, groups=[("", {**values, "seed": seeds, "norm": norms})])
 
 
+def asked(plan: Plan) -> bool:
+    """Whether a plan is of a network beside its twins."""
+    return plan.title.startswith(QUESTION)
+
+
 def trained(plan: Plan) -> str:
     """What is trained, in words, as the plan's title has it."""
     return plan.title.removeprefix(QUESTION)

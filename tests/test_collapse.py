@@ -1,15 +1,17 @@
 """The verdict of collapse, from made-up records of every fate."""
 
 import inspect
+from pathlib import Path
 
 import pytest
+from stored import saved
 
 from normexp.cli.collapse import collapse as command
 from normexp.collapse import plan_of
 from normexp.record import Death, Losses, Outcome, Result, RunRecord, SignalRow, Status, Traces, Verdict
 from normexp.run import RunConfig
 from normexp.settings import SETTINGS
-from normexp.views import collapse
+from normexp.views import collapse, report
 
 PLAN = plan_of("as-a-transformer", {"depth": 20, "norm": "none"})
 
@@ -182,3 +184,14 @@ def test_exemplars_prefer_a_run_that_died() -> None:
     mixed = [(Outcome.LEARNED, 0, 2.0), (Outcome.NONFINITE, 9, None), (Outcome.NONFINITE, 5, None)]
     chosen = collapse.exemplars(PLAN, records({"none": mixed, "ln": HEALTHY, "rms": HEALTHY}))
     assert {name: PLAN.configs[run_id].seed for name, run_id in chosen.items()} == {"no norm": 1, "LN": 0, "RMSNorm": 0}
+
+
+def test_the_folder_tells_the_verdict_in_its_page_and_documents(tmp_path: Path) -> None:
+    store = saved(tmp_path, PLAN, ["nan@12" if config.norm == "none" else "2.0" for config in PLAN.configs.values()])
+    told = report.rebuild(store, figures=True).conclusion
+    assert "no norm: 3 of 3 died, at step 12, in layer 4" in told
+    for name in ("summary.md", "collapse.md", "report.html"):
+        assert told in (store.folder / name).read_text(encoding="utf-8")
+    assert "RMS of the stream by layer: no norm, seed 0" in (store.folder / "collapse.md").read_text(encoding="utf-8")
+    assert (store.folder / "figures" / "layer_signal.png").is_file()
+    assert "RMS by layer" in (store.folder / "report.html").read_text(encoding="utf-8")

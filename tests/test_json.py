@@ -11,7 +11,8 @@ import pytest
 import records
 
 from normexp.cli import app
-from normexp.results.store import Store
+from normexp.results import pack
+from normexp.results.store import PACK, Store
 
 
 def told(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any]:
@@ -27,7 +28,7 @@ def told(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *ar
 def test_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     assert told(monkeypatch, capfd, "list", "--json", "--out", str(tmp_path)) == (
         0,
-        {"schema": 1, "out": str(tmp_path), "sweeps": []},
+        {"schema": 1, "out": str(tmp_path), "sweeps": [], "packed": [], "more_in": []},
     )
     plan = records.plan({"lr": [1e-3, 1e-2, 0.1]}, name="größe")
     store = Store(tmp_path / "größe")
@@ -43,6 +44,15 @@ def test_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Cap
     results = {"learned": 1, "nonfinite": 1}
     assert (code, whole) == (0, {"sweep": "größe", "runs": 3, "ended": 2, "results": results, "fault": None})
     assert (torn["sweep"], torn["runs"], "manifest.json" in torn["fault"]) == ("torn", None, True)
+    pack.pack(store)
+    (tmp_path / "sent").mkdir()
+    (store.folder / PACK).rename(tmp_path / "sent" / PACK)
+    code, above = told(monkeypatch, capfd, "list", "--json", "--out", str(tmp_path))
+    assert (code, above["sweeps"], above["packed"]) == (0, data["sweeps"], ["sent"])
+    (tmp_path / "deeper").mkdir()
+    (tmp_path / "sent").rename(tmp_path / "deeper" / "sent")
+    code, above = told(monkeypatch, capfd, "list", "--json", "--out", str(tmp_path))
+    assert (code, above["packed"], above["more_in"]) == (0, [], [str(tmp_path / "deeper")])
 
 
 CLAIMS = """

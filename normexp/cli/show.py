@@ -78,21 +78,13 @@ def show_dry_run(plan: Plan, options: Options) -> None:
 
 
 def execute_collapse(plan: Plan, options: Options) -> int:
-    """Run a collapse plan under the live view; print and store its verdict, deaths and layer signal."""
+    """Run a collapse plan under the live view; print its deaths, layer signal and verdict."""
     options = replace(options, watched=screen().is_terminal)
     swept = run_sweep(plan, options, CollapseView(screen(), names_of(plan), options.out / plan.folder))
-    records = swept.report.records
-    words = collapse.verdict(plan, records)
-    chosen = collapse.exemplars(plan, records)
-    full = {name: swept.store.read(run_id) for name, run_id in chosen.items()}
-    signals = [
-        collapse.signal(f"RMS of the stream by layer: {name}, seed {record.config.seed}", record.traces)
-        for name, record in full.items()
-        if record is not None and record.traces is not None
-    ]
-    tables = [collapse.deaths(plan, records), *signals]
-    report.write_collapse(swept.store, words, tables, {name: r for name, r in full.items() if r is not None})
-    show(*(console.Uncut(table) for table in tables), console.Encodable(words, "bold"), f"Files: {swept.store.folder}")
+    made = swept.report
+    tables = collapse.tables(plan, made.records, report.collapse_examples(swept.store, plan, made.records))
+    words = console.Encodable(made.conclusion, "bold")
+    show(*(console.Uncut(table) for table in tables), words, f"Files: {swept.store.folder}")
     if swept.message:
         say(swept.message)
     return swept.exit_code

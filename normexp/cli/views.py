@@ -19,16 +19,16 @@ def list_sweeps(out: common.Out = common.OUT, json: common.Json = False, plugin:
     from normexp.views.pivot import TextTable
 
     library.check(out)
-    shelves = library.shelves(out)
+    shelves, packed, below = library.shelves(out), library.packed(out), library.below(out)
     if json:
         found = [
             {"sweep": s.folder, "runs": s.runs, "ended": s.ended, "results": s.results, "fault": s.fault or None}
             for s in shelves
         ]
-        show_json({"schema": 1, "out": str(out), "sweeps": found})
+        elsewhere = {"packed": [path.name for path in packed], "more_in": [str(path) for path in below]}
+        show_json({"schema": 1, "out": str(out), "sweeps": found, **elsewhere})
         return
     rows = [(s.folder, f"{s.ended}/{'?' if s.runs is None else s.runs}", s.told) for s in shelves]
-    packed, below = library.packed(out), library.below(out)
     if rows:
         show(Uncut(TextTable(title="", header=("sweep", "ended", "results"), rows=tuple(rows))))
     elif not packed and not below:

@@ -45,7 +45,7 @@ def _healthy(groups: Sequence[Sequence[RunRecord | None]]) -> bool:
 
 def norm_of(point: Point) -> str:
     """The norm that was asked for."""
-    return str(point.values["norm"])
+    return str(point.values.get("norm", point.config.norm))
 
 
 def _fate(group: Sequence[RunRecord | None]) -> str:
@@ -89,6 +89,16 @@ def _fractions(found: Sequence[RunRecord]) -> list[float]:
     """Learned fraction of each run that has a final loss."""
     results = [record.result for record in found if record.result is not None]
     return [r.losses.learned_fraction(r.final_val_loss) for r in results if r.final_val_loss is not None]
+
+
+def tables(plan: Plan, records: Mapping[str, RunRecord], examples: Mapping[str, RunRecord]) -> list[TextTable]:
+    """Every run, and for each network by its name the stream of an example with traces."""
+    signals = [
+        signal(f"RMS of the stream by layer: {name}, seed {record.config.seed}", record.traces)
+        for name, record in examples.items()
+        if record.traces is not None
+    ]
+    return [deaths(plan, records), *signals]
 
 
 def deaths(plan: Plan, records: Mapping[str, RunRecord]) -> TextTable:

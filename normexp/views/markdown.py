@@ -1,4 +1,4 @@
-"""summary.md: the same text tables as on the terminal, in GitHub's Markdown."""
+"""summary.md and collapse.md: the same text tables as on the terminal, in GitHub's Markdown."""
 
 from __future__ import annotations
 
@@ -28,6 +28,12 @@ def document(
     blocks += [escape(references)] if references else []
     if warnings:
         blocks += ["## Warnings", "\n".join(f"- {escape(warning)}" for warning in warnings)]
+    return "\n\n".join(blocks) + "\n"
+
+
+def worded_tables(words: str, tables: Sequence[TextTable]) -> str:
+    """A sentence, and each table below its title."""
+    blocks = [escape(words), *(f"## {escape(table.title)}\n\n{table_text(table)}" for table in tables)]
     return "\n\n".join(blocks) + "\n"
 
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from normexp.collapse import asked
 from normexp.errors import EXIT_OK, EXIT_RUNS_FAILED, UserError, at_most
 from normexp.labels import listed, plural
 from normexp.plan import Plan
@@ -17,9 +18,9 @@ from normexp.record import COMPARED, RunRecord, Status, Traces
 from normexp.results import figurefiles
 from normexp.results.reportfiles import WEBPAGE
 from normexp.results.store import FIGURES, Store
-from normexp.views import shards, tables
+from normexp.views import collapse, shards, tables
 from normexp.views.conclusion import conclusion
-from normexp.views.markdown import document, table_text
+from normexp.views.markdown import document, worded_tables
 from normexp.views.pages import sweeppage
 from normexp.views.pages.webpage import html
 from normexp.views.pivot import TextTable, pivot
@@ -71,7 +72,7 @@ def read(store: Store, known: tuple[Plan, Mapping[str, RunRecord]] | None = None
 def of(store: Store, plan: Plan, records: Mapping[str, RunRecord], told: Sequence[str] = ()) -> Report:
     """The report of these records, whatever the folder holds, with warnings besides those of the plan."""
     runs = tables.runs(plan, records)
-    words = conclusion(plan, runs)
+    words = collapse.verdict(plan, records) if asked(plan) else conclusion(plan, runs)
     return Report(
         plan=plan,
         records=records,
@@ -111,6 +112,10 @@ def rebuild(
         "summary.csv": tables.to_csv(report.summary),
         "summary.md": report.markdown,
     }
+    if asked(report.plan):
+        examples = collapse_examples(store, report.plan, report.records)
+        shown = collapse.tables(report.plan, report.records, examples)
+        told["collapse.md"] = worded_tables(report.conclusion, shown)
     for name, text in told.items():
         store.write_derived(name, text)
     store.write_derived("timings.csv", tables.to_csv(tables.timings(report.plan, report.records)))
@@ -139,6 +144,13 @@ def traces_of(store: Store, records: Mapping[str, RunRecord]) -> Callable[[str],
     return traces
 
 
+def collapse_examples(store: Store, plan: Plan, records: Mapping[str, RunRecord]) -> dict[str, RunRecord]:
+    """A run with its traces of each network that collapse compares; none of any other sweep."""
+    traces = traces_of(store, records)
+    chosen = collapse.exemplars(plan, records) if asked(plan) else {}
+    return {name: replace(records[run_id], traces=traces(run_id)) for name, run_id in chosen.items()}
+
+
 def write_figures(store: Store, report: Report) -> None:
     """Draw the sweep's figures, each as SVG and PNG with its data beside it, and its web page. Raises StorageError."""
     from normexp.views.figures.choice import Source
@@ -151,20 +163,21 @@ def write_figures(store: Store, report: Report) -> None:
         with _drawing:
             images = render(draw(made))
         write_figure(store, kind.file, images, made.data)
+    if examples := collapse_examples(store, report.plan, report.records):
+        _write_layer_signal(store, examples)
     page = sweeppage.page(report, traces, figurefiles.pictures(store.folder), store.folder)
     store.write_derived(WEBPAGE, html(page))
 
 
-def write_collapse(store: Store, words: str, shown: Sequence[TextTable], records: Mapping[str, RunRecord]) -> None:
-    """Write collapse.md, and the figure of each record's layer signal. Raises StorageError."""
+def _write_layer_signal(store: Store, records: Mapping[str, RunRecord]) -> None:
+    """Draw each network's stream by layer. Raises StorageError."""
     from normexp.views.figures import curves
     from normexp.views.figures.drawing import draw_layer_signal, render
 
-    parts = [words, *(f"## {table.title}\n\n{table_text(table)}" for table in shown)]
-    store.write_derived("collapse.md", "\n\n".join(parts) + "\n")
-    if records:
-        signal = curves.layer_signal(records, title="RMS of the stream by layer")
-        write_figure(store, "layer_signal", render(draw_layer_signal(signal)), signal.data)
+    signal = curves.layer_signal(records, title="RMS of the stream by layer")
+    with _drawing:
+        images = render(draw_layer_signal(signal))
+    write_figure(store, "layer_signal", images, signal.data)
 
 
 def write_figure(store: Store, name: str, images: Mapping[str, bytes], data: pd.DataFrame) -> None:
