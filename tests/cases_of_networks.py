@@ -35,6 +35,13 @@ CASES: dict[str, tuple[list[Made], list[Made]]] = {
             lambda: layered(gradients.exponential, post=0.1, pre=0.1),
         ],
     ),
+    "gradients.exponential_by_skip": (
+        [lambda: layered(gradients.exponential_by_skip, post=0.1)],
+        [
+            lambda: layered(gradients.exponential_by_skip, post=0.0),
+            lambda: layered(gradients.exponential_by_skip, post=-0.1),
+        ],
+    ),
     "gradients.norm_amplifies": (
         [lambda: gradients.norm_amplifies(0, residual=False)],
         [lambda: gradients.norm_amplifies(0)],
@@ -110,6 +117,10 @@ CASES: dict[str, tuple[list[Made], list[Made]]] = {
     ),
     "stream.post_pins": ([lambda: stream.post_pins(0)], [lambda: stream.post_pins(0, "pre")]),
     "stream.pre_grows": ([lambda: stream.pre_grows(0)], [lambda: stream.pre_grows(0, "post")]),
+    "stream.sandwich_bounds_writes": (
+        [lambda: stream.sandwich_bounds_writes(0)],
+        [lambda: stream.sandwich_bounds_writes(0, "pre"), lambda: stream.sandwich_bounds_writes(0, free="sandwich")],
+    ),
     "stream.growth_at_start": (
         [lambda: stream.growth_at_start(0, ["1.2"])],
         [lambda: stream.growth_at_start(0, ["7"])],
@@ -140,12 +151,12 @@ CASES: dict[str, tuple[list[Made], list[Made]]] = {
         [lambda: skeleton.gelu_saturates(0, ["1000"], torch.tanh)],
         [lambda: skeleton.gelu_saturates(0, ["1000"])],
     ),
-    "skeleton.final_norm_printed": (
-        [lambda: skeleton.final_norm_printed(0, ["11.31"])],
-        [lambda: skeleton.final_norm_printed(0, ["8.00"])],
-    ),
     "skeleton.check_finds_the_fault": (
-        [lambda: skeleton.check_finds_the_fault(0), lambda: skeleton.check_finds_the_fault(0, forgetful=False)],
+        [
+            lambda: skeleton.check_finds_the_fault(0),
+            lambda: skeleton.check_finds_the_fault(0, missing=False, empty=False),
+            lambda: skeleton.check_finds_the_fault(0, missing=False, forgetful=False),
+        ],
         [lambda: skeleton.check_finds_the_fault(0, missing=False)],
     ),
 }

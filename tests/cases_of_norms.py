@@ -54,6 +54,10 @@ CASES: dict[str, tuple[list[Made], list[Made]]] = {
         [lambda: norms.error_printed(0, ["0.0", "1e-6"])],
     ),
     "norms.standardized": ([lambda: norms.standardized(0)], [lambda: norms.standardized(0, "rms")]),
+    "norms.keeps_information": (
+        [lambda: norms.keeps_information(0, "none"), lambda: norms.keeps_information(0, "rms")],
+        [lambda: norms.keeps_information(0)],
+    ),
     "norms.parameters": (
         [lambda: norms.parameters(0, ["64", "128", "64"])],
         [lambda: norms.parameters(0, ["64", "128", "128"])],

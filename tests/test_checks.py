@@ -101,6 +101,25 @@ def test_a_number_may_have_to_lie_between() -> None:
         assert CHECKS["changes"].function(logits(before, after), 3, **with_).holds is holds
 
 
+def test_a_change_may_have_to_end_in_an_outcome() -> None:
+    with_ = CASES["changes"][0] | {"outcomes": ("nonfinite",)}
+    finding = CHECKS["changes"].function(logits(2, 5), 3, **with_)
+    assert not finding.holds
+    assert finding.measured.endswith("; 3 learned 2.000 ± 0.000")
+    died = logits(2, 5).assign(outcome="nonfinite", step=7, final_val_loss=math.inf)
+    assert CHECKS["changes"].function(died, 3, **with_).holds
+
+
+def test_losses_of_several_cells_are_told_by_their_ends() -> None:
+    along = CHECKS["ends"].function(rates(LOW, MID, DEAD), 3, outcomes=("learned",))
+    assert along.measured == "6 of 9: 6 learned 1.990 to 2.510, 3 nonfinite @20–40"
+
+
+def test_who_dies_later_than_claimed_is_told() -> None:
+    finding = CHECKS["dies_by"].function(norms(GOOD, DEAD), 3, step=20, of_runs={"norm": ("none",)})
+    assert finding.measured == "1 of 3 died by step 20 (2 @30–40)"
+
+
 def test_the_best_value_may_share_its_place_within_a_limit() -> None:
     near, far = [2.02, 2.03, 2.01], [2.1, 2.11, 2.09]
     for other, holds in ((near, True), (far, False), ([*near[:2], "plateau"], False)):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import records as made
 from markdown_it import MarkdownIt
@@ -20,6 +21,7 @@ from normexp.plan import Pivot, Published
 from normexp.record import COMPARED
 from normexp.results.store import Store
 from normexp.views import report
+from normexp.views.celltable import reference_losses
 from normexp.views.console import console, encodable, output
 
 NASTY = "a|b `x` <br>\nsecond *line* \\| [link](x) &lt; | --- |"
@@ -62,6 +64,19 @@ def test_markdown_says_what_a_reader_must_know(tmp_path: Path) -> None:
     store.write(made.done(configs[1], 1.6))
     assert "different torch: 2.12 and 2.13.0" in report.rebuild(store).markdown
     assert "different torch_threads: 1 and 2" in report.rebuild(store).markdown.replace("\\_", "_")
+
+
+def test_reference_losses_are_told_label_by_label_where_they_differ() -> None:
+    rows = [("a", 1.0), ("b", 1.5), ("c", 1.0), ("b", 1.6)]
+    summary = pd.DataFrame(
+        [{"label": label, "floor": floor, "guess": 4.0, "bigram": 2.0} for label, floor in rows], dtype=object
+    )
+    assert reference_losses(summary) == (
+        "Reference losses in nats: a and c: floor 1.000, guess 4.000, bigram 2.000; "
+        "b: floor 1.500 to 1.600, guess 4.000, bigram 2.000."
+    )
+    alike = reference_losses(summary[summary["label"] != "b"])
+    assert alike == "Reference losses in nats: floor 1.000, guess 4.000, bigram 2.000."
 
 
 @pytest.mark.parametrize("name", COMPARED)

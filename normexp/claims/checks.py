@@ -79,9 +79,10 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
                 "towards": Takes.TREND,
                 "times": Takes.NUMBER,
                 "through": Takes.NUMBER,
+                "outcomes": Takes.OUTCOMES,
                 **_OF,
             },
-            _SELECTED | {"times", "through"},
+            _SELECTED | {"times", "through", "outcomes"},
         ),
         "trend": Check(
             scan_checks.trend, {**_ON, "towards": Takes.TREND, **_OF, "measure": Takes.MEASURE}, _SELECTED | {"measure"}

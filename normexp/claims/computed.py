@@ -49,6 +49,7 @@ COMPUTED: Mapping[str, Calculation] = MappingProxyType(
         "norms.by_hand": Calculation("the formula with biased variance is LayerNorm, to rounding"),
         "norms.error_printed": Calculation("the largest error in a comment agrees with that of the text", 2),
         "norms.standardized": Calculation("LayerNorm's output has mean 0 and standard deviation 1"),
+        "norms.keeps_information": Calculation("x and 2 x + 1 come out differently"),
         "norms.parameters": Calculation("over so many features, LayerNorm and RMSNorm have so many parameters", 3),
         "norms.model_parameters": Calculation(
             "so many features, norms a layer and layers have so many parameters with LayerNorm and with RMSNorm", 5
@@ -62,7 +63,8 @@ COMPUTED: Mapping[str, Calculation] = MappingProxyType(
         # 2.2
         "gradients.top_heavy": Calculation("gradients rise with the layer in Post-LN at initialization, not in Pre-LN"),
         "gradients.larger_at_the_top": Calculation("the last layer's gradient is larger in Post-LN than in Pre-LN"),
-        "gradients.exponential": Calculation("the difference grows exponentially with depth"),
+        "gradients.exponential": Calculation("the difference of matrices' gradients grows exponentially with depth"),
+        "gradients.exponential_by_skip": Calculation("by the skip paths it falls behind exponentially with depth"),
         "gradients.norm_amplifies": Calculation("the Jacobian of Post-LN's last norm amplifies"),
         "gradients.does_not_vanish": Calculation("the gradient of Pre-LN's stream reaches the input undiminished"),
         "gradients.post_has_no_floor": Calculation("by the skip paths alone Post-LN's gradient loses half going down"),
@@ -93,6 +95,7 @@ COMPUTED: Mapping[str, Calculation] = MappingProxyType(
         "stream.post_pins": Calculation("Post-LN's stream is at sqrt(d) after every layer"),
         "stream.pre_grows": Calculation("Pre-LN's stream grows with every layer"),
         "stream.growth_at_start": Calculation("12 layers of Pre-LN raise the stream by this ratio", 1),
+        "stream.sandwich_bounds_writes": Calculation("Sandwich bounds what a branch adds, Pre-LN does not"),
         "stream.early_is_readable": Calculation("a linear probe reads the input token from every layer's stream"),
         "stream.plain_overwrites": Calculation("without residual it does not after 20 layers"),
         # 5
@@ -107,8 +110,7 @@ COMPUTED: Mapping[str, Calculation] = MappingProxyType(
         "skeleton.position_means_nothing": Calculation("without a norm, pre and post are one network"),
         "skeleton.same_start": Calculation("all configurations start from the same matrices"),
         "skeleton.gelu_saturates": Calculation("GELU is flat at inputs of this size", 1),
-        "skeleton.final_norm_printed": Calculation("its check prints this as the norm of the head's input", 1),
-        "skeleton.check_finds_the_fault": Calculation("its check tells of a final norm that is missing or not called"),
+        "skeleton.check_finds_the_fault": Calculation("its check tells of a final norm missing, empty or not called"),
         # 7.3, 7.4
         "conversion.load_fails": Calculation("RMSNorm does not load LayerNorm's weights"),
         "conversion.keys_kept": Calculation("the mapping that is printed keeps the weight alone"),

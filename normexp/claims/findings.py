@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from normexp.claims.claim import Finding, Selection
-from normexp.claims.wording import LOSS, lead, selection_text, side_names, spread_text
+from normexp.claims.wording import LOSS, ends_text, lead, selection_text, side_names, spread_text
 from normexp.interval import half_interval
 from normexp.keys import Value
 from normexp.labels import loss_text, plural, range_text, value_text
@@ -207,18 +207,20 @@ def all_learned(found: Sequence[Cell]) -> bool:
 
 def outcomes_text(cell: Cell) -> str:
     """`lr 0.001: 2 learned 2.325 ± 0.004, 1 nonfinite @12`."""
-    return f"{cell.name}: {counts_text(list(cell.runs.values()))}"
+    return f"{cell.name}: {counts_text([cell])}"
 
 
-def counts_text(runs: Sequence[Row]) -> str:
-    """`2 learned 2.325 ± 0.004, 1 nonfinite @12`."""
+def counts_text(found: Sequence[Cell]) -> str:
+    """`2 learned 2.325 ± 0.004, 1 nonfinite @12`; of several cells, `4 learned 2.325 to 2.534`."""
+    runs = [run for cell in found for run in cell.runs.values()]
     parts = []
     for outcome in Outcome:
         those = [run for run in runs if run["outcome"] == outcome]
         if those and outcome == Outcome.NONFINITE:
             parts.append(f"{len(those)} nonfinite @{range_text(int(run['step']) for run in those)}")
         elif those:
-            spread = spread_text([run[LOSS] for run in those]).removesuffix(f" ({len(those)})")
+            losses = [run[LOSS] for run in those]
+            spread = ends_text(losses) if len(found) > 1 else spread_text(losses).removesuffix(f" ({len(those)})")
             parts.append(f"{len(those)} {outcome} {spread}{_little(those) if outcome == Outcome.LEARNED else ''}")
     return ", ".join(parts)
 

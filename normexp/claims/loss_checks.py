@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from normexp.claims import findings as of
 from normexp.claims.claim import NOTHING, Finding, Selection
-from normexp.claims.wording import LOSS, lead, measure_text
-from normexp.labels import loss_text, plural
+from normexp.claims.wording import LOSS, ends_text, lead, measure_text
+from normexp.labels import plural
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -148,7 +148,7 @@ def _every(
 ) -> Finding:
     cell = of.one_cell(frame, of_runs, needed)
     numbers = of.measured(cell, measure, needed).values()
-    told = f"{_ends(numbers)} against {value:g}"
+    told = f"{ends_text(numbers)} against {value:g}"
     name = measure_text(measure)
     return of.finding([cell], holds(numbers), f"{lead(measure)}{told}", f"{name} of {cell.name} by seed: {told}")
 
@@ -163,10 +163,11 @@ def changes(
     of_runs: Selection = NOTHING,
     times: float = 1.0,
     through: float | None = None,
+    outcomes: Sequence[str] = (),
 ) -> Finding:
     """One measure of a run becomes another, larger or smaller by more than this factor, in every run.
 
-    With `through` this number lies between the two.
+    With `through` this number lies between the two; with `outcomes` every run ends in one of them.
     """
     cell = of.one_cell(frame, of_runs, needed)
     first, last = of.measured(cell, before, needed), of.measured(cell, after, needed)
@@ -176,13 +177,11 @@ def changes(
     rises = pairs if towards == "rising" else [(late, early) for early, late in pairs]
     holds = all(high - low > (times - 1) * abs(low) for low, high in rises)  # undivided: a measure may be 0 at first
     holds = holds and (through is None or all(low < through < high for low, high in rises))
+    holds = holds and (not outcomes or all(run["outcome"] in outcomes for run in cell.runs.values()))
     names = measure_text(before), measure_text(after)
     told = f"{names[0]} {cell.text(before)}, {names[1]} {cell.text(after)}"
     beyond = "" if through is None else f"; {through:g} must lie between them"
-    return of.finding([cell], holds, told, f"{cell.name}: {told}{beyond}; {of.all_outcomes([cell])}")
-
-
-def _ends(numbers: Iterable[float]) -> str:
-    """`0.12 to 0.14`, or the one number."""
-    found = sorted(numbers)
-    return " to ".join(dict.fromkeys((loss_text(found[0]), loss_text(found[-1]))))
+    fate = f"; {of.counts_text([cell])}" if outcomes else ""
+    wanted = f"; all must end {' or '.join(outcomes)}" if outcomes else ""
+    sentence = f"{cell.name}: {told}{beyond}{wanted}; {of.all_outcomes([cell])}"
+    return of.finding([cell], holds, told + fate, sentence)

@@ -25,7 +25,7 @@ def ends(frame: pd.DataFrame, needed: int, *, outcomes: Sequence[str], of_runs: 
     return of.finding(
         found,
         hits == len(runs),
-        f"{hits} of {len(runs)}: {of.counts_text(runs)}",
+        f"{hits} of {len(runs)}: {of.counts_text(found)}",
         f"{hits} of {plural(len(runs), 'run')} ended {' or '.join(outcomes)}: {of.all_outcomes(found)}",
     )
 
@@ -35,10 +35,7 @@ def rescues(frame: pd.DataFrame, needed: int, *, better: Selection, worse: Selec
     saved, lost = (of.cells(frame, side, needed) for side in (better, worse))
     learned = [sum(map(of.learned, side)) for side in (saved, lost)]
     names = side_names((better, worse))
-    parts = [
-        f"{name}: {of.counts_text([run for cell in side for run in cell.runs.values()])}"
-        for name, side in zip(names, (saved, lost), strict=True)
-    ]
+    parts = [f"{name}: {of.counts_text(side)}" for name, side in zip(names, (saved, lost), strict=True)]
     told = "; ".join(parts)
     holds = of.all_learned(saved) and learned[1] == 0
     sentence = f"all must learn with {names[0]} and none with {names[1]}: {of.all_outcomes([*saved, *lost])}"
@@ -61,8 +58,10 @@ def dies_by(frame: pd.DataFrame, needed: int, *, step: int, of_runs: Selection =
     found = of.cells(frame, of_runs, needed)
     runs = [run for cell in found for run in cell.runs.values()]
     steps = [int(run["step"]) for run in runs if run["outcome"] == Outcome.NONFINITE]
-    told = f"{sum(at <= step for at in steps)} of {len(runs)} died by step {step}"
-    return of.finding(found, sum(at <= step for at in steps) == len(runs), told, f"{told}: {of.all_outcomes(found)}")
+    soon = sum(at <= step for at in steps)
+    later = [at for at in steps if at > step]
+    told = f"{soon} of {len(runs)} died by step {step}" + (f" ({len(later)} @{range_text(later)})" if later else "")
+    return of.finding(found, soon == len(runs), told, f"{told}: {of.all_outcomes(found)}")
 
 
 def dies_later(frame: pd.DataFrame, needed: int, *, early: Selection, late: Selection) -> Finding:

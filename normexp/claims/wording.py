@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from normexp.claims.claim import Selection
 from normexp.labels import loss_text, value_text
@@ -20,6 +20,12 @@ def spread_text(numbers: Sequence[float]) -> str:
     if not all(map(math.isfinite, numbers)):
         return f"median {loss_text(statistics.median(numbers))} ({len(numbers)})"
     return f"{loss_text(statistics.fmean(numbers))} ± {loss_text(statistics.stdev(numbers))} ({len(numbers)})"
+
+
+def ends_text(numbers: Iterable[float]) -> str:
+    """`0.12 to 0.14`, or the one number."""
+    found = sorted(numbers)
+    return " to ".join(dict.fromkeys((loss_text(found[0]), loss_text(found[-1]))))
 
 
 def measure_text(measure: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from normexp.labels import loss_text, range_text, value_text
+from normexp.labels import listed, loss_text, range_text, value_text
 from normexp.plan import Plan
 from normexp.record import REFERENCES
 from normexp.views.pivot import TextTable
@@ -51,12 +51,20 @@ def cell_table(plan: Plan, summary: pd.DataFrame) -> TextTable:
 
 
 def reference_losses(summary: pd.DataFrame) -> str:
-    """Floor, guess and bigram of the sweep's tasks, as ranges where they differ."""
+    """Floor, guess and bigram of the sweep's tasks, as ranges where they differ; label by label if labels differ."""
     known = summary.dropna(subset=["floor"])
     if known.empty:
         return ""
+    labels: dict[str, list[str]] = {}
+    for label, rows in known.groupby("label", sort=False):
+        labels.setdefault(_references(rows), []).append(str(label))
+    texts = [f"{listed(names)}: {text}" for text, names in labels.items()] if len(labels) > 1 else list(labels)
+    return f"Reference losses in nats: {'; '.join(texts)}."
+
+
+def _references(known: pd.DataFrame) -> str:
     parts = []
     for name in REFERENCES:
         ends = dict.fromkeys((loss_text(known[name].min()), loss_text(known[name].max())))
         parts.append(f"{name} {' to '.join(ends)}")
-    return f"Reference losses in nats: {', '.join(parts)}."
+    return ", ".join(parts)

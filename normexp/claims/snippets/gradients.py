@@ -18,6 +18,7 @@ from normexp.training.signal import hooked
 from normexp.training.trainer import Trainer
 
 DEPTH = 20
+SERIES = (10, 20, 40)
 
 
 def by_layer(config: RunConfig) -> list[float]:
@@ -93,10 +94,27 @@ def exponential(seed: int, post: str = "post", pre: str = "pre") -> Finding:
 
     def look(make: Make) -> Seen:
         networks = of_networks(seed, 2)
-        gaps = [rise(make, post, networks, depth) / rise(make, pre, networks, depth) for depth in (10, 20, 40)]
+        gaps = [rise(make, post, networks, depth) / rise(make, pre, networks, depth) for depth in SERIES]
         return exponential_in_depth([math.log(gap) for gap in gaps]), " ".join(f"{gap:.2f}" for gap in gaps)
 
     return in_settings(look, "rise over the layers, Post over Pre, at 10, 20 and 40 layers, two networks")
+
+
+def exponential_by_skip(seed: int, position: str = "post") -> Finding:
+    """By the skip paths alone, the stream's gradient at the top over that at the input grows exponentially with depth.
+
+    In Pre-LN it is 1: no branch and no norm stands in the skip path.
+    """
+
+    def look(make: Make) -> Seen:
+        sizes = [of_stream(make(depth=d, seed=seed, position=position), skip_alone=True) for d in SERIES]
+        gaps = [size[-1] / size[0] for size in sizes]
+        return exponential_in_depth([math.log(gap) for gap in gaps]), " ".join(f"{gap:.3g}" for gap in gaps)
+
+    sentence = (
+        "by the skip paths alone, gradient of the stream at the top over that at the input, at 10, 20 and 40 layers"
+    )
+    return in_settings(look, f"{sentence}, seed {seed}")
 
 
 def exponential_in_depth(logarithms: Sequence[float]) -> bool:

@@ -52,6 +52,15 @@ def error_printed(seed: int, figures: Figures) -> Finding:
     return contradiction(holds, measured, f"the largest error is {measured}; its text has {text:g}, seed {seed}")
 
 
+def keeps_information(seed: int, name: str = "ln") -> Finding:
+    """Two inputs that differ in size and mean come out differently: x and 2 x + 1, by more than 0.01 in the mean."""
+    x_btd = _input(seed)
+    module = norm(name, 256)
+    moved = float((module(2 * x_btd + 1) - module(x_btd)).detach().abs().mean())
+    measured = f"mean difference {moved:.1e}"
+    return plain(moved > 0.01, measured, f"of what x and 2 x + 1 become: {measured}, seed {seed}")
+
+
 def standardized(seed: int, name: str = "ln") -> Finding:
     """Over all elements, the output has mean 0 and standard deviation 1, to 0.001."""
     y_btd = norm(name, 256)(_input(seed)).detach()

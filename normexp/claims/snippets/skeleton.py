@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from normexp.claims.claim import Finding
-from normexp.claims.snippets.figures import Figures, Seen, beside, circumstances, contradiction, plain
+from normexp.claims.snippets.figures import Figures, Seen, circumstances, contradiction, plain
 from normexp.claims.snippets.printed import PreLNBlock, ToyDeepNet, norm, setting
 from normexp.nn.network import build
 from normexp.norms import NORMS
@@ -88,20 +88,14 @@ class PreLNNet(nn.Module):
     def __init__(self, d: int, layers: int, vocab: int, forgetful: bool = False) -> None:
         super().__init__()
         self.blocks = nn.ModuleList([PreLNBlock(d, d * 4) for _ in range(layers)])
-        self.norm = norm("rms", d)
+        self.norm: nn.Module | None = norm("rms", d)
         self.head = nn.Linear(d, vocab, bias=False)
         self.forgetful = forgetful
 
     def forward(self, x: Tensor) -> Tensor:
         for block in self.blocks:
             x = block(x)
-        return self.head(x if self.forgetful else self.norm(x))  # type: ignore[no-any-return]
-
-
-def final_norm_printed(seed: int, figures: Figures) -> Finding:
-    """What the check prints as the norm of the head's input."""
-    printed, real = _checked(seed, forgetful=False)
-    return beside([printed], figures, f"what its check prints, {real:.2f} entering the head")
+        return self.head(x if self.forgetful or self.norm is None else self.norm(x))  # type: ignore[no-any-return]
 
 
 @torch.no_grad()
@@ -111,22 +105,25 @@ def _checked(seed: int, forgetful: bool) -> tuple[float, float]:
     network, seen = PreLNNet(128, 8, 1000, forgetful), list[Tensor]()
     network.head.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
     network(torch.randn(2, 10, 128))
+    assert network.norm is not None
     printed = network.norm(torch.randn(2, 10, 128)).norm(dim=-1).mean().item()
     return printed, seen[0].norm(dim=-1).mean().item()
 
 
-def check_finds_the_fault(seed: int, forgetful: bool = True, missing: bool = True) -> Finding:
-    """The check tells of a network that lacks its final norm, or has it and does not call it.
+def check_finds_the_fault(seed: int, forgetful: bool = True, missing: bool = True, empty: bool = True) -> Finding:
+    """The check tells of a network that lacks its final norm, has an identity for it, or has it and does not call it.
 
     It asks whether the module is there, and prints a norm, which should be what enters the head, to 1 %.
     """
-    lacking = PreLNNet(8, 1, 8)
+    lacking, hollow = PreLNNet(8, 1, 8), PreLNNet(8, 1, 8)
     if missing:
         del lacking.norm
-    has_final = hasattr(lacking, "norm") and isinstance(lacking.norm, nn.Module)
+    hollow.norm = nn.Identity() if empty else None
+    has_final, has_identity = (hasattr(net, "norm") and isinstance(net.norm, nn.Module) for net in (lacking, hollow))
     printed, real = _checked(seed, forgetful)
     seen = {
         "where the module is missing": (not has_final, f"it says {has_final}"),
+        "where the module is an identity": (not has_identity, f"it says {has_identity}"),
         "where the module is not called": (
             abs(printed / real - 1) < 0.01,
             f"it prints {printed:.2f}, {real:.2f} enter the head",

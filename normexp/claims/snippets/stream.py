@@ -13,7 +13,7 @@ from normexp.claims.claim import Finding
 from normexp.claims.snippets.figures import Figures, Seen, beside, circumstances, plain, same
 from normexp.claims.snippets.printed import SETTINGS, Make, PreLNBlock, in_settings, norm, setting
 from normexp.run import RunConfig
-from normexp.training.signal import activations, forward_signal
+from normexp.training.signal import activations, forward_signal, hooked, rms
 from normexp.training.trainer import Trainer
 
 SEED, WIDTH, LAYERS = 11, 128, 12
@@ -98,6 +98,36 @@ def pre_grows(seed: int, position: str = "pre") -> Finding:
         return rising, f"{sizes[0]:.2f} to {sizes[-1]:.2f}"
 
     return in_settings(look, f"RMS of the stream before and after 12 layers, seed {seed}")
+
+
+FACTOR = 100.0
+
+
+def sandwich_bounds_writes(seed: int, bounded: str = "sandwich", free: str = "pre") -> Finding:
+    """With fc2 a hundred times as large, what the last FFN adds grows as much in Pre-LN, and not at all in Sandwich."""
+
+    def look(make: Make) -> Seen:
+        grown = []
+        for position in (bounded, free):
+            trainer = Trainer(make(depth=20, seed=seed, position=position), plain=True)
+            before = _last_write(trainer)
+            with torch.no_grad():
+                for parameter in trainer.network.blocks["20"].get_submodule("ffn.f.fc2").parameters():
+                    parameter.mul_(FACTOR)
+            grown.append(_last_write(trainer) / before)
+        holds = abs(grown[0] - 1) < 0.01 and abs(grown[1] / FACTOR - 1) < 0.01
+        return holds, f"Sandwich {grown[0]:.3g}, Pre {grown[1]:.3g}"
+
+    return in_settings(look, f"what the last FFN adds, with fc2 times 100 over that without, seed {seed}")
+
+
+def _last_write(trainer: Trainer) -> float:
+    """RMS of what the FFN of layer 20 adds to the stream, on one batch."""
+    ffn, seen = trainer.network.blocks["20"].get_submodule("ffn"), list[Tensor]()
+    handle = ffn.register_forward_hook(lambda module, inputs, y: seen.append(y - inputs[0]))
+    with torch.no_grad(), hooked([handle]):
+        trainer.loss(trainer.signal_batch)
+    return rms(seen[0])
 
 
 def growth_at_start(seed: int, figures: Figures) -> Finding:

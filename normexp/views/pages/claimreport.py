@@ -15,6 +15,7 @@ from normexp.claims.evidence import QUICK_SCALE, Evidence, plans
 from normexp.claims.files import called, folder_of
 from normexp.claims.verdict import Verdict
 from normexp.labels import plural, values_text
+from normexp.outcome import RULES
 from normexp.results import figurefiles, reportfiles
 from normexp.results.store import Store
 from normexp.views import report
@@ -31,7 +32,7 @@ MEANINGS = {
     Word.REPRODUCED: "it holds in every setting, for every seed of a calculation, or in the source",
     Word.ONLY_WHEN: "it holds in some settings alone, or in none but in other circumstances; they are named",
     Word.NOT_REPRODUCED: "it holds in none of them",
-    Word.MISQUOTED: "its source says otherwise",
+    Word.MISQUOTED: "its source, or another that is named, says otherwise",
     Word.CONTRADICTING: "the text itself says otherwise elsewhere",
     Word.NOT_ENOUGH: "too few runs are stored to tell",
 }
@@ -155,8 +156,11 @@ def _tables(file: ClaimFile, verdicts: Sequence[Verdict], sheets: Mapping[str, S
     if sheets:
         yield Heading("Tables")
         yield Paragraph(
-            "Final validation losses in nats. What the text prints for a cell, if that is known, stands in brackets."
+            "Final validation losses in nats, as mean ± standard deviation over seeds. What the text prints for a "
+            "cell, if that is known, stands in brackets."
         )
+        yield Paragraph("How runs end; who does not die non-finite survives:")
+        yield Points(tuple(RULES.values()), leads=tuple(f"{outcome}:" for outcome in RULES))
         if told:
             yield Paragraph("The settings:")
             yield Points(tuple(map(values_text, told.values())), leads=tuple(f"{name}:" for name in told))
