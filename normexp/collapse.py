@@ -14,6 +14,8 @@ from normexp.settings import SETTINGS
 
 TWINS = ("ln", "rms")
 DEFAULTS: Mapping[str, Value] = {"steps": 400, "eval_every": 50}
+NAME = "collapse+"
+"""How the names of these plans begin."""
 QUESTION = "Does this network collapse? "
 SEEDS = (0, 1, 2)
 LONGEST_SLUG = 60
@@ -27,14 +29,14 @@ def plan_of(setting: str, given: Mapping[str, Value]) -> Plan:
     norm = values.pop("norm", "none")
     norms = list(dict.fromkeys((norm, *TWINS)))
     seeds = [values.pop("seed")] if "seed" in values else list(SEEDS)
-    name = f"collapse+{setting}" + slug(sorted(f"{key}={value}" for key, value in given.items()), LONGEST_SLUG)
+    name = f"{NAME}{setting}" + slug(sorted(f"{key}={value}" for key, value in given.items()), LONGEST_SLUG)
     title = QUESTION + _trained(row.label, values)
     return grid.plan_of(name=name, title=title, groups=[("", {**values, "seed": seeds, "norm": norms})])
 
 
 def asked(plan: Plan) -> bool:
-    """Whether a plan is of a network beside its twins."""
-    return plan.title.startswith(QUESTION)
+    """Whether a plan is of a network beside its twins, whatever its title says."""
+    return plan.name.startswith(NAME) and "norm" in plan.axes
 
 
 def trained(plan: Plan) -> str:

@@ -1,4 +1,4 @@
-"""Tables of the README made from those of the code: `python -m normexp.reference [--check] README.md`."""
+"""Tables of documents made from those of the code: `python -m normexp.reference [--check] docs/config.md ...`."""
 
 from __future__ import annotations
 

@@ -249,6 +249,12 @@ class TestRefusals:
         assert option in done.output
 
 
+def test_without_norms_is_the_last_however_it_was_asked_for() -> None:
+    assert list(read_model(["norm=none,dyt"])[0]) == ["ln", "dyt", "none"]
+    assert list(read_model(["norm=none"])[0]) == ["ln", "none"]
+    assert list(read_model([])[0]) == ["ln", "rms", "none"]
+
+
 def test_options() -> None:
     assert read_shapes("512x64, 7") == [(512, 64), (7,)]
     assert read_threads(None, 1) == [1]

@@ -68,12 +68,18 @@ def test_differences_of_infinities() -> None:
     assert difference({0: math.inf, 1: 1.0}, {0: math.inf, 1: 2.0}, 2).values == (0.0, 1.0)
     assert not Difference((0.0, math.inf)).above_zero
     assert Difference((math.inf, math.inf)).above_zero
+    assert Difference((math.inf, 0.2, 0.1)).middle == 0.2
     assert Difference((0.1,)).above_zero, "one seed has no interval"
+
+
+def test_one_dead_run_makes_no_margin() -> None:
+    assert not check("lower", norms(GOOD, ["nan@20", 2.02, 2.0])).holds, "two of three lie 0.01 above"
+    assert check("lower", norms(GOOD, ["nan@20", 2.2, 2.2])).holds
 
 
 def test_infinities_of_both_signs_have_no_mean() -> None:
     gap = Difference((math.inf, -math.inf, 0.1))
-    assert math.isnan(gap.mean)
+    assert math.isnan(gap.middle)
     assert not gap.above_zero
     assert gap.text == "undefined"
     finding = check("lower", norms([2.0, "nan@20", 2.0], ["nan@20", 2.0, 2.3]))

@@ -1,13 +1,14 @@
 """The verdict of collapse, from made-up records of every fate."""
 
 import inspect
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from stored import saved
 
 from normexp.cli.collapse import collapse as command
-from normexp.collapse import plan_of
+from normexp.collapse import asked, plan_of
 from normexp.record import Death, Losses, Outcome, Result, RunRecord, SignalRow, Status, Traces, Verdict
 from normexp.run import RunConfig
 from normexp.settings import SETTINGS
@@ -180,6 +181,12 @@ def test_signal_of_a_survivor_ends_with_its_last_evaluation() -> None:
     assert table.header == ("layer", "before training", "step 2")
 
 
+def test_a_title_makes_no_collapse() -> None:
+    assert asked(PLAN)
+    assert not asked(replace(PLAN, name="mine"))
+    assert asked(replace(PLAN, title="another"))
+
+
 def test_exemplars_prefer_a_run_that_died() -> None:
     mixed = [(Outcome.LEARNED, 0, 2.0), (Outcome.NONFINITE, 9, None), (Outcome.NONFINITE, 5, None)]
     chosen = collapse.exemplars(PLAN, records({"none": mixed, "ln": HEALTHY, "rms": HEALTHY}))
@@ -194,4 +201,6 @@ def test_the_folder_tells_the_verdict_in_its_page_and_documents(tmp_path: Path) 
         assert told in (store.folder / name).read_text(encoding="utf-8")
     assert "RMS of the stream by layer: no norm, seed 0" in (store.folder / "collapse.md").read_text(encoding="utf-8")
     assert (store.folder / "figures" / "layer_signal.png").is_file()
+    (store.folder / "runs" / next(iter(PLAN.configs)) / "layers.csv").write_text("garbage")
+    assert any("layers.csv" in warning for warning in report.rebuild(store).warnings)
     assert "RMS by layer" in (store.folder / "report.html").read_text(encoding="utf-8")

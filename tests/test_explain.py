@@ -90,6 +90,8 @@ class TestRepro:
         found = repro.compare(NEAR.traces.curve, other.traces.curve)
         assert found.first_difference == 7
         assert repro.verdict(NEAR, other)[0].startswith("differs first at step 7: stored train_loss ")
+        short = with_curve(NEAR, list(NEAR.traces.curve)[:9])
+        assert repro.verdict(NEAR, short)[0] == "differs first at step 9: one curve has no such step"
         assert not repro.identical(NEAR, other)
 
     def test_a_curve_that_ends_early_differs(self) -> None:

@@ -14,8 +14,9 @@ from stored import write_all
 
 from normexp.errors import UserError
 from normexp.plan import Plan
-from normexp.results.store import Store
-from normexp.views import report
+from normexp.results import pack
+from normexp.results.store import PACK, Store
+from normexp.views import export, report
 
 
 @pytest.mark.parametrize(
@@ -109,6 +110,21 @@ def test_a_broken_curve_names_file_and_line(store: Store, plan: Plan) -> None:
     path.write_text("\n".join([*lines[:101], "100,0.001,4"]), "utf-8")
     with pytest.raises(UserError, match=r"curve\.csv: line 102 has 3 cells, not 5"):
         store.traces(run_id)
+
+
+def test_a_curve_cut_at_the_end_of_a_line_is_not_passed_on(store: Store, plan: Plan) -> None:
+    run_id = next(i for i, record in write_all(store, plan).items() if record.config.norm != "none")
+    path = store.folder / "runs" / run_id / "curve.csv"
+    path.write_text("".join(path.read_text("utf-8").splitlines(keepends=True)[:60]), "utf-8")
+    told = r"curve\.csv: it ends at step 58 of 100"
+    for use in (
+        lambda: store.read(run_id),
+        lambda: pack.pack(store),
+        lambda: list(export.EXPORTERS["csv"].files(report.read(store), store)),
+    ):
+        with pytest.raises(UserError, match=told):
+            use()
+    assert not (store.folder / PACK).exists()
 
 
 def test_a_curve_with_a_huge_cell_names_file_and_line(store: Store, plan: Plan) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -60,6 +61,10 @@ class TestMeasures:
         assert math.isnan(MEASURES["max_logit_after"].of(config, traces))
         assert MEASURES["roughness"].of(config, traces) == math.inf
         assert MEASURES["spikes"].of(config, traces) == math.inf
+        assert MEASURES["worst_rise"].of(config, traces) == math.inf
+        ended = replace(self.CURVE[-1], val_loss=math.nan)
+        at_last = Traces(curve=(*self.CURVE[:-1], ended))
+        assert MEASURES["worst_rise"].of(RunConfig(depth=2, steps=100), at_last) == math.inf
 
     def test_spikes_are_counted_in_the_last_half(self) -> None:
         losses = {10: 9.0, 60: 3.9, 61: 4.1, 80: 3.2}

@@ -188,6 +188,18 @@ class TestAfter:
         before = [(row.layer, row.part, row.quantity, row.value) for row in inspect(run)]
         assert self.values(out, command.BEFORE) == before
 
+    def test_a_plain_run_is_trained_again_as_it_was(self, out: Path) -> None:
+        plain = [
+            "sweep",
+            str(out.parent / "s.yaml"),
+            *(word.replace("steps=4", "steps=40") for word in self.RUN),
+            "--plain",
+        ]
+        results = out.parent / "plain"
+        assert CliRunner().invoke(app, [*plain, "--executor", "inline", "--out", str(results)]).exit_code == 0
+        _, run = self.run_of(results)
+        assert "warning" not in probe("--after", run.run_id, *ONE_PANEL, "--out", str(results))
+
     def test_stored_weights_are_used(self, out: Path) -> None:
         store, run = self.run_of(out)
         trainer = retrain(run)

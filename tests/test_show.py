@@ -3,13 +3,18 @@
 import io
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import typer
 from rich.console import Console
 
-from normexp.cli import show
+from normexp.claims.files import choose
+from normexp.cli import claims, show
 from normexp.config import grid
+from normexp.execute.executors import workers_to_count_on
 from normexp.interrupt import Stopped
+from normexp.plan import Plan
 from normexp.views.console import Uncut
 from normexp.views.pivot import TextTable
 from normexp.work import Options
@@ -57,3 +62,27 @@ def test_figures_are_named_only_where_they_are_made(
     plan = grid.plan_of(name="tiny", title="Tiny", groups=[("", keys)])
     show.execute(plan, Options(out=tmp_path, jobs=1, executor="inline"))
     assert capsys.readouterr().out.splitlines()[-1] == f"{told}{tmp_path / 'tiny'}"
+
+
+def test_claims_run_no_further_sweep_where_one_was_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of a full disk, which is not told from a failed run by its exit code."""
+    file, chosen, *_ = choose(["article"])
+    made: list[str] = []
+    ends = {"stopped": True, "exit_code": 1}
+
+    def execute(plan: Plan, options: Options) -> SimpleNamespace:
+        made.append(plan.name)
+        return SimpleNamespace(**ends)
+
+    monkeypatch.setattr(show, "execute", execute)
+    with pytest.raises(typer.Exit) as end:
+        claims._run(file, chosen, 1.0, Options(out=tmp_path), one=False)
+    assert (end.value.exit_code, len(made)) == (1, 1)
+    ends["stopped"] = False
+    assert claims._run(file, chosen, 1.0, Options(out=tmp_path), one=False) == 1
+    assert len(made) == 1 + len(file.sweeps)
+
+
+@pytest.mark.parametrize(("jobs", "scheduler", "count"), [(None, "tcp://a:1", 1), (3, "tcp://a:1", 3), (3, None, 3)])
+def test_estimates_count_on_no_more_workers_than_are_known(jobs: int | None, scheduler: str | None, count: int) -> None:
+    assert workers_to_count_on(jobs, scheduler) == count

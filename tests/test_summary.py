@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
+from dataclasses import replace
 
 import pytest
 import records as made
@@ -13,10 +14,11 @@ from hypothesis import strategies as st
 from records import runs_of, seeds
 
 from normexp.interval import half_interval
-from normexp.record import Outcome
+from normexp.record import Losses, Outcome
+from normexp.views import tables
 from normexp.views.conclusion import conclusion
 from normexp.views.pivot import cell_text
-from normexp.views.summary import best, by_loss, cells, summarize
+from normexp.views.summary import best, best_first, cells, summarize
 
 OUTCOMES = [outcome.value for outcome in Outcome]
 BLOWN_UP = ("unsettled", "diverged", "nan@3", "inf@12")
@@ -60,9 +62,23 @@ def test_best_is_the_finite_minimum_in_any_order(ends: list[str]) -> None:
     top = best(cells(plan, runs))
     assert top is not None
     assert top.median == 1.7
-    ordered = list(by_loss(summarize(plan, runs))["median_val_loss"])
+    ordered = list(best_first(summarize(plan, runs))["median_val_loss"])
     assert ordered[:5] == [1.7, 2.5, 1e9, math.inf, math.inf]
     assert all(map(math.isnan, ordered[5:]))
+
+
+def test_the_best_of_several_tasks_is_not_that_of_the_lowest_loss() -> None:
+    plan = made.plan({"vocab": [16, 64]})
+    low, high = plan.configs.values()
+    losses = Losses(floor=0.1, guess=2.0, bigram=1.0)
+    easy = made.done(low, 1.4)
+    assert easy.result is not None
+    records = {low.run_id: replace(easy, result=replace(easy.result, losses=losses)), high.run_id: made.done(high, 1.6)}
+    summary = summarize(plan, tables.runs(plan, records))
+    assert list(best_first(summary)["vocab"]) == [64, 16]
+    top = best(cells(plan, tables.runs(plan, records)))
+    assert top is not None
+    assert top.values["vocab"] == 64
 
 
 def test_the_dead_count_in_the_median_and_not_in_the_mean() -> None:

@@ -58,16 +58,16 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Of one side from another, seed by seed: its mean and 95 % t-interval, which one seed does not have."""
+    """Of one side from another, seed by seed: its middle and 95 % t-interval, which one seed does not have."""
 
     values: tuple[float, ...]
 
     @property
-    def mean(self) -> float:
-        """NaN where infinities of both signs are among the differences."""
+    def middle(self) -> float:
+        """Their mean, or where some are infinite, as of dead runs, their median. NaN with infinities of both signs."""
         if {math.inf, -math.inf} <= set(self.values):
             return math.nan
-        return statistics.fmean(self.values)
+        return statistics.fmean(self.values) if all(map(math.isfinite, self.values)) else statistics.median(self.values)
 
     @property
     def half(self) -> float:
@@ -81,14 +81,14 @@ class Difference:
         """The interval lies above 0; without one, every difference does."""
         if math.isnan(self.half):
             return all(value > 0 for value in self.values)
-        return self.mean - self.half > 0
+        return self.middle - self.half > 0
 
     @property
     def text(self) -> str:
-        told = loss_text(self.mean) or "undefined"
+        told = loss_text(self.middle) or "undefined"
         if math.isnan(self.half):
             return told
-        return f"{told} ({loss_text(self.mean - self.half)} to {loss_text(self.mean + self.half)})"
+        return f"{told} ({loss_text(self.middle - self.half)} to {loss_text(self.middle + self.half)})"
 
 
 def groups(frame: pd.DataFrame, selection: Selection) -> list[Cell]:

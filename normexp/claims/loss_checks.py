@@ -27,11 +27,11 @@ def lower(
 ) -> Finding:
     """One side is lower than the other: the 95 % interval of the difference is above 0, its mean at least `by`.
 
-    Seeds are paired. With `over`, each side is at its best along that key. Infinite is higher than any number. Where
-    neither side learns, that is told.
+    Seeds are paired. With `over`, each side is at its best along that key. Infinite is higher than any number: where
+    a difference is infinite, all must be above 0, and their median at least `by`. Where no side learns, that is told.
     """
     low, high, gap = of.paired(frame, better, worse, needed, over, measure)
-    holds = gap.above_zero and gap.mean >= by
+    holds = gap.above_zero and gap.middle >= by
     least = f" and at least {by:g}" if by else ""
     name = measure_text(measure)
     barren = measure == LOSS and not of.learned(low) and not of.learned(high)
@@ -61,12 +61,12 @@ def close(
     """
     left, right, gap = of.paired(frame, one, other, needed, over, measure)
     finite = all(math.isfinite(n) for cell in (left, right) for n in cell.numbers(measure).values())
-    unsure = finite and not math.isnan(gap.half) and abs(gap.mean) <= within < abs(gap.mean) + gap.half
+    unsure = finite and not math.isnan(gap.half) and abs(gap.middle) <= within < abs(gap.middle) + gap.half
     name = measure_text(measure)
     vacuous = measure == LOSS and not of.all_learned([left, right])
     return of.finding(
         [left, right],
-        finite and not vacuous and abs(gap.mean) <= within,
+        finite and not vacuous and abs(gap.middle) <= within,
         f"{of.sides_text(measure, [(one, left), (other, right)], 'and', over)}, difference {gap.text}"
         + (", but not every run learned" if vacuous else ""),
         f"{name} of {left.name}: {left.text(measure)}; of {right.name}: {right.text(measure)}; paired difference "
@@ -95,7 +95,7 @@ def no_worse(
     vacuous = measure == LOSS and not of.all_learned([left])
     return of.finding(
         [left, right],
-        not vacuous and gap.mean >= -within,
+        not vacuous and gap.middle >= -within,
         f"{of.sides_text(measure, [(one, left), (other, right)], 'and', over)}, difference {gap.text}"
         + (f", but not every run of {left.name} learned" if vacuous else ""),
         f"{name} of {left.name}: {left.text(measure)}; of {right.name}: {right.text(measure)}; the second less the "

@@ -39,7 +39,7 @@ def _roughness(config: RunConfig, traces: Traces) -> float:
     """
     losses = [row.train_loss for row in traces.curve if row.train_loss is not None and row.step > config.steps // 2]
     moves = [later - earlier for earlier, later in itertools.pairwise(losses)]
-    if not traces.curve or traces.curve[-1].step < config.steps or not all(map(math.isfinite, losses)):
+    if not _survived(config, traces, losses):
         return math.inf
     return statistics.stdev(moves) if len(moves) > 1 else math.nan
 
@@ -50,7 +50,7 @@ def _spikes(config: RunConfig, traces: Traces) -> float:
     Infinite where a run died.
     """
     losses = [row.train_loss for row in traces.curve if row.train_loss is not None]
-    if not traces.curve or traces.curve[-1].step < config.steps or not all(map(math.isfinite, losses)):
+    if not _survived(config, traces, losses):
         return math.inf
     start = max(SPIKE_WINDOW, len(losses) // 2)
     return sum(
@@ -59,12 +59,17 @@ def _spikes(config: RunConfig, traces: Traces) -> float:
 
 
 def _worst_rise(config: RunConfig, traces: Traces) -> float:
-    """The most that an evaluation lies above the best one before it."""
-    best, worst = math.inf, 0.0
-    for _, loss in traces.evaluations:
-        worst = max(worst, loss - best) if math.isfinite(best) else worst
-        best = min(best, loss)
-    return worst
+    """The most that an evaluation lies above the best one before it. Infinite where a run died."""
+    losses = [loss for _, loss in traces.evaluations]
+    if not _survived(config, traces, losses):
+        return math.inf
+    rises = (loss - best for loss, best in zip(losses[1:], itertools.accumulate(losses, min), strict=False))
+    return max(0.0, max(rises, default=0.0))
+
+
+def _survived(config: RunConfig, traces: Traces, losses: Iterable[float]) -> bool:
+    """Whether the curve goes on to the last step, and these losses of it are finite."""
+    return bool(traces.curve) and traces.curve[-1].step >= config.steps and all(map(math.isfinite, losses))
 
 
 def _peak_stream(config: RunConfig, traces: Traces) -> float:

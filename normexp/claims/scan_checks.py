@@ -98,7 +98,7 @@ def sensitivity(
     It says nothing of a side that learns nowhere, which makes it 0.
     """
     return _sensitivities(
-        frame, needed, axis, (better, worse), lambda gap: gap.above_zero and gap.mean >= by, "lie above 0"
+        frame, needed, axis, (better, worse), lambda gap: gap.above_zero and gap.middle >= by, "lie above 0"
     )
 
 
@@ -107,7 +107,7 @@ def equally_sensitive(
 ) -> Finding:
     """Two sides are equally sensitive to a key: their mean paired difference is at most `within` (see sensitivity)."""
     return _sensitivities(
-        frame, needed, axis, (one, other), lambda gap: abs(gap.mean) <= within, f"be at most {within:g} in size"
+        frame, needed, axis, (one, other), lambda gap: abs(gap.middle) <= within, f"be at most {within:g} in size"
     )
 
 

@@ -154,8 +154,8 @@ def _run(file: ClaimFile, chosen: list[Claim], scale: float, options: Options, o
 
     worst = 0
     for plan, only in trial.work(file, chosen, scale, alone=one):
-        code = execute(plan, replace(options, only=only))
-        if code not in (0, EXIT_RUNS_FAILED):
-            raise typer.Exit(code)
-        worst = max(worst, code)
+        swept = execute(plan, replace(options, only=only))
+        if swept.stopped or swept.exit_code not in (0, EXIT_RUNS_FAILED):
+            raise typer.Exit(swept.exit_code)
+        worst = max(worst, swept.exit_code)
     return worst

@@ -96,14 +96,14 @@ def _begun(search: Search, options: Options) -> tuple[Mapping[str, RunRecord], P
 def _show_dry_run(search: Search, plan: Plan, stored: Mapping[str, RunRecord], options: Options) -> None:
     from normexp import estimate
     from normexp.cli.show import show
-    from normexp.execute.jobs import default_jobs
+    from normexp.execute.executors import workers_to_count_on
     from normexp.labels import duration, plural
     from normexp.sweep import check
     from normexp.views.edge import asked_text
 
     check(plan, options)
     todo = [config for run_id, config in plan.configs.items() if run_id not in stored]
-    seconds, basis = estimate.seconds(todo, stored.values(), options.jobs or default_jobs())
+    seconds, basis = estimate.seconds(todo, stored.values(), workers_to_count_on(options.jobs, options.scheduler))
     cells = len(search.edges({}))
     show(
         f"{plan.name}: {plural(cells, 'cell')}, {asked_text(search.question)}",

@@ -9,12 +9,12 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from normexp import estimate
-from normexp.execute.jobs import default_jobs
+from normexp.execute.executors import workers_to_count_on
 from normexp.labels import duration, plural
 from normexp.plan import Plan
 from normexp.results import library
 from normexp.results.store import Store
-from normexp.sweep import check, run_sweep
+from normexp.sweep import Swept, check, run_sweep
 from normexp.views import collapse, console, report, shards
 from normexp.views.live import View, ended_text, names_of
 from normexp.views.livecollapse import CollapseView
@@ -46,14 +46,14 @@ def _line(target: Console, text: str) -> None:
     target.print(Text(console.encodable(text, target.encoding)), soft_wrap=True)
 
 
-def execute(plan: Plan, options: Options) -> int:
-    """Run a plan under the live view, then print its report and where it lies. Returns the exit code."""
+def execute(plan: Plan, options: Options) -> Swept:
+    """Run a plan under the live view, then print its report and where it lies."""
     swept = run_sweep(plan, options, View(screen(), names_of(plan), options.out / plan.folder))
     made = "Tables" if swept.stopped else "Tables and figures"
     show(console.console(swept.report), f"{made}: {swept.store.folder}")
     if swept.message:
         say(swept.message)
-    return swept.exit_code
+    return swept
 
 
 def show_dry_run(plan: Plan, options: Options) -> None:
@@ -66,7 +66,7 @@ def show_dry_run(plan: Plan, options: Options) -> None:
     whole = plan.whole or plan
     points, runs = len(whole.points), len(whole.configs)
     again = f" ({work.without_weights} of them done, but without weights)" if work.without_weights else ""
-    jobs = options.jobs or default_jobs()
+    jobs = workers_to_count_on(options.jobs, options.scheduler)
     seconds, basis = estimate.seconds(work.todo, library.records(options.out).values(), jobs)
     show(
         f"{plan.name}: {plural(points, 'point')}, {plural(runs, 'run')}, {points - runs} redundant",

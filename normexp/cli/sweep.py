@@ -95,4 +95,4 @@ def sweep(
     if dry_run:
         show_dry_run(plan, options)
         return
-    raise typer.Exit(execute(plan, options))
+    raise typer.Exit(execute(plan, options).exit_code)

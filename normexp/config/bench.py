@@ -94,12 +94,14 @@ def read_model(texts: Sequence[str]) -> tuple[dict[str, RunConfig], str]:
     notes = Notes()
     values, given = one_network(read_overrides(texts, notes), notes, several="norm")
     notes.fail_if_any()
-    norms = list(dict.fromkeys([STEP_NORMS[0], *map(str, given or STEP_NORMS), STEP_NORMS[-1]]))
+    reference, *_, without = STEP_NORMS
+    between = [norm for norm in map(str, given or STEP_NORMS) if norm != without]
+    norms = [*dict.fromkeys([reference, *between]), without]
     try:
         configs = {norm: RunConfig(**{**values, "norm": norm}) for norm in norms}  # type: ignore[arg-type]
     except ValueError as error:
         raise UserError(*str(error).splitlines()) from error
-    first = configs[STEP_NORMS[0]]
+    first = configs[reference]
     if first.depth == 0:
         raise UserError("depth: a network without layers has no norms to time: write depth=1 or more")
     told: dict[str, Value] = {"depth": first.depth, "width": first.width, "position": first.position}

@@ -40,6 +40,12 @@ def jobs_or_default(jobs: int | None, scheduler: str | None) -> int:
     return jobs or (default_jobs() if scheduler in (None, LOCAL) else NO_LIMIT)
 
 
+def workers_to_count_on(jobs: int | None, scheduler: str | None) -> int:
+    """As many as `jobs_or_default` tells; one where a scheduler elsewhere sets the limit. Raises UserError."""
+    most = jobs_or_default(jobs, scheduler)
+    return most if most < NO_LIMIT else 1
+
+
 def chosen(name: str, scheduler: str | None) -> Executor:
     """The executor that a command asks for, with the scheduler that it is to use. Raises UserError."""
     if name not in EXECUTORS:

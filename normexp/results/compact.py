@@ -1,6 +1,7 @@
 """curve.csv and layers.csv as shorter text that gives them back, to the last digit.
 
-Gradient norms are left out, which no table, figure or check reads; `normexp repro` then compares the other columns.
+The gradient norm of each step is left out, which no table, figure or check reads; `normexp repro` then compares the
+other columns.
 A number that single precision holds is written with the digits that tell it from its neighbours there, and an `s`. In a
 curve, an empty step is the one before plus 1, an empty rate is the one before, and `-` stands for none.
 """

@@ -17,12 +17,12 @@ from functools import partial
 from pathlib import Path
 
 from normexp.errors import UserError
-from normexp.record import RunRecord
+from normexp.record import Result, RunRecord
 from normexp.results import codec, compact, manifest, origins
 from normexp.results.archive import files_of, packed
 from normexp.results.atomic import below, make_folder, read_those, remove_leftovers, write_atomically
 from normexp.results.store import CURVE, DEATH, LAYERS, LOG, MANIFEST, PACK, RUN, RUNS, SAFE, SWEEP, Store
-from normexp.results.wholeness import is_record
+from normexp.results.wholeness import is_record, whole_curve
 
 TRACES: Mapping[str, tuple[Callable[[str], str], Callable[[str], str]]] = {
     CURVE: (compact.from_curve, compact.to_curve),
@@ -69,7 +69,8 @@ def pack(store: Store, among: Sequence[Store] = ()) -> Packed:
     runs = _run_by_run(store)
     for run_id, files in runs.items():
         origin = _origin(records, store.folder.name, run_id)
-        if origin != store.folder.name and _digest(_run_files(beside[origin], run_id)) == _digest(files):
+        source = records[origin][run_id] if origin != store.folder.name else None
+        if source is not None and _digest(_run_files(beside[origin], run_id, source.result)) == _digest(files):
             told = f"{origin} {_digest(files)}\n".encode()
             runs[run_id] = {name: files[name] for name in files if name not in TRACES} | {REUSED: told}
     path = store.folder / PACK
@@ -90,8 +91,8 @@ def pack(store: Store, among: Sequence[Store] = ()) -> Packed:
 def _run_by_run(store: Store) -> dict[str, Files]:
     """What is packed of each run that has ended, but for those that a driver writes at this moment, with a warning."""
     runs: dict[str, Files] = {}
-    for run_id in store.records():
-        folder, files = store.folder / RUNS / run_id, _run_files(store, run_id)
+    for run_id, record in store.records().items():
+        folder, files = store.folder / RUNS / run_id, _run_files(store, run_id, record.result)
         if RUN in files and read_those(folder, (RUN,)) == {RUN: files[RUN]}:
             runs[run_id] = files
         else:
@@ -152,13 +153,16 @@ def named(path: Path) -> set[str]:
     return found
 
 
-def _run_files(store: Store, run_id: str) -> Files:
-    """A run's files as they are packed. Raises UserError."""
+def _run_files(store: Store, run_id: str, result: Result | None) -> Files:
+    """A run's files as they are packed. Raises UserError where one is garbled, or the curve ends before the result."""
     folder = store.folder / RUNS / run_id
     found = read_those(folder, (RUN, LOG))
     for name, content in read_those(folder, TRACES).items():
         try:
-            found[name] = TRACES[name][0](content.decode("utf-8")).encode()
+            text = content.decode("utf-8")
+            if name == CURVE:
+                whole_curve(result, text)
+            found[name] = TRACES[name][0](text).encode()
         except ValueError as fault:
             raise UserError(f"{folder / name}: {fault}") from fault
     return found

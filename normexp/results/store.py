@@ -130,7 +130,7 @@ class Store:
     def read(self, run_id: str) -> RunRecord | None:
         """One record with its traces and log; None where it has not ended. Raises UserError for a broken file."""
         record = self._record(run_id)
-        return record and replace(record, traces=self.traces(run_id), log=self.log(run_id))
+        return record and replace(record, traces=self.traces(run_id, record.result), log=self.log(run_id))
 
     def traces(self, run_id: str, result: Result | None = None) -> Traces:
         """Curve and layers, empty where there are none. UserError: one is broken, or the curve ends before `result`."""

@@ -16,13 +16,13 @@ def restore(config: RunConfig, weights: bytes, origin: str) -> Trainer:
     return Trainer(config, network)
 
 
-def retrain(config: RunConfig) -> Trainer:
-    """Train the config's network again, without evaluations, to its last step or its death.
+def retrain(config: RunConfig, *, plain: bool = False) -> Trainer:
+    """Train the config's network again, without evaluations, to its last step or its death; `plain` as Trainer has it.
 
     The same config gives the same network on the same machine.
     """
     with seeded(config):
-        trainer = Trainer(config)
+        trainer = Trainer(config, plain=plain)
         batches = trainer.task.batches(config.seed, config.batch)
         for number, batch in enumerate(islice(batches, config.steps), start=1):
             if trainer.step(number, batch).bad is not None:

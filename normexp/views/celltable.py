@@ -9,7 +9,7 @@ from normexp.labels import listed, loss_text, range_text, value_text
 from normexp.plan import Plan
 from normexp.record import REFERENCES
 from normexp.views.pivot import TextTable
-from normexp.views.summary import by_loss
+from normexp.views.summary import best_first
 from normexp.views.tables import COUNTS
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def cell_table(plan: Plan, summary: pd.DataFrame) -> TextTable:
         "died at",
     )
     rows = []
-    for row in by_loss(summary).to_dict("records"):
+    for row in best_first(summary).to_dict("records"):
         keys = [value_text(key, row[key]) for key in [*labels, *axes]]
         mean, spread, low = row["mean_val_loss"], row["std_val_loss"], row["low95_val_loss"]
         rows.append(

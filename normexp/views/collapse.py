@@ -45,7 +45,7 @@ def _healthy(groups: Sequence[Sequence[RunRecord | None]]) -> bool:
 
 def norm_of(point: Point) -> str:
     """The norm that was asked for."""
-    return str(point.values.get("norm", point.config.norm))
+    return str(point.values["norm"])
 
 
 def _fate(group: Sequence[RunRecord | None]) -> str:

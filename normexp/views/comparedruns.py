@@ -138,7 +138,7 @@ def _numbers(record: RunRecord) -> dict[str, float]:
 def sentences(found: RunComparison) -> list[str]:
     """The difference of the final losses, and where the curves part."""
     told = ["Both have the same keys."] if not found.keys else []
-    if found.difference is not None:
+    if found.difference is not None and math.isfinite(found.difference):
         told.append(f"Final loss, B - A: {'+' * (found.difference > 0)}{loss_text(found.difference)}.")
     curves = found.curves
     if curves is None:

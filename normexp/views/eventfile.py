@@ -38,7 +38,7 @@ def files(report: Report, store: Store) -> Iterator[tuple[str, bytes]]:
         told: dict[str, Value] = {name: getattr(record.config, name) for name in keys}
         told["outcome"] = record.result_word
         began = hparams.hparams_pb(told, trial_id=run_id, start_time_secs=0.0)
-        yield f"{run_id}/{NAME}", _encoded([(0.0, 0, began), *_scalars(record, store.traces(run_id))])
+        yield f"{run_id}/{NAME}", _encoded([(0.0, 0, began), *_scalars(record, store.traces(run_id, record.result))])
 
 
 def varying(plan: Plan) -> list[str]:

@@ -65,8 +65,8 @@ def _frames(report: Report, store: Store) -> Iterator[tuple[str, pd.DataFrame]]:
     yield "summary", report.summary
     curves = [
         {"run_id": run_id} | {name: getattr(row, name) for name in CURVE_COLUMNS[1:]}
-        for run_id in report.records
-        for row in store.traces(run_id).curve
+        for run_id, record in report.records.items()
+        for row in store.traces(run_id, record.result).curve
     ]
     frame = pd.DataFrame(curves, columns=list(CURVE_COLUMNS))
     yield "curves", frame.astype({"run_id": "str", "step": "int64"} | dict.fromkeys(CURVE_COLUMNS[2:], "float64"))

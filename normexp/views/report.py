@@ -106,6 +106,7 @@ def rebuild(
     Without `redraw`, figures of the same tables stay as they are. `known`: see `read`.
     """
     report = read(store, known)
+    before = len(store.warnings)
     told = {
         "points.csv": tables.to_csv(tables.points(report.plan)),
         "runs.csv": tables.to_csv(report.runs),
@@ -119,7 +120,6 @@ def rebuild(
     for name, text in told.items():
         store.write_derived(name, text)
     store.write_derived("timings.csv", tables.to_csv(tables.timings(report.plan, report.records)))
-    before = len(store.warnings)
     if figures and (redraw or not figurefiles.drawn(store.folder, told.values())):
         write_figures(store, report)
         if len(store.warnings) == before:

@@ -9,6 +9,8 @@ from normexp.curves import first_difference
 from normexp.errors import UserError
 from normexp.record import CurveRow, RunRecord
 
+ONE_HAS_NO_ROW = "one curve has no such step"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
@@ -57,9 +59,8 @@ def verdict(stored: RunRecord, now: RunRecord) -> list[str]:
     if found.first_difference is None:
         lines = [f"bit-identical over {found.steps} steps"]
     else:
-        lines = [
-            f"differs first at step {found.first_difference}: stored {found.column} {found.stored!r}, now {found.now!r}"
-        ]
+        values = f"stored {found.column} {found.stored!r}, now {found.now!r}" if found.column else ONE_HAS_NO_ROW
+        lines = [f"differs first at step {found.first_difference}: {values}"]
     if found.norms_lacking:
         lines[0] += "; gradient norms are not stored (packing leaves them out) and were not compared"
     names = sorted({*stored.environment, *now.environment})

@@ -96,9 +96,14 @@ def summarize(plan: Plan, runs: pd.DataFrame) -> pd.DataFrame:
     return tables.frame(rows, columns)
 
 
-def by_loss(summary: pd.DataFrame) -> pd.DataFrame:
-    """The cells by median loss, lowest first; infinite ones, then those without a result, last."""
-    return summary.sort_values("median_val_loss", kind="stable", na_position="last")
+def best_first(summary: pd.DataFrame) -> pd.DataFrame:
+    """The cells by the learned fraction at their median loss; infinite losses, then cells without a result, last.
+
+    Within one task that is by median loss; between tasks, losses do not compare.
+    """
+    fractions = (summary["guess"] - summary["median_val_loss"]) / (summary["guess"] - summary["floor"])
+    ordered = fractions.astype("float64").sort_values(ascending=False, kind="stable", na_position="last")
+    return summary.loc[ordered.index]
 
 
 def best(found: Sequence[Cell]) -> Cell | None:
