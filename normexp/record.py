@@ -210,6 +210,11 @@ class RunRecord:
         return str(self.status if self.verdict is None else self.verdict.outcome)
 
     @property
+    def usable(self) -> bool:
+        """Whether it came to a result, by a program with the numerics of today."""
+        return self.status is Status.DONE and not self.stale
+
+    @property
     def plain(self) -> bool:
         """Whether autograd made every step."""
         return self.environment.get(STEP) == PLAIN

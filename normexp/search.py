@@ -13,7 +13,7 @@ from normexp.edge import AXES, Edge, Question, Share
 from normexp.errors import UserError
 from normexp.keys import Value
 from normexp.plan import SEED, Pivot, Plan, Point
-from normexp.record import Outcome, RunRecord, Status
+from normexp.record import Outcome, RunRecord
 from normexp.run import RunConfig
 
 Place = tuple[Value, ...]
@@ -61,7 +61,7 @@ class Search:
 
         A value counts as answered in a cell where all its seeds are done; beyond the span only by the sweep's `own`.
         """
-        usable = {run_id: r for run_id, r in stored.items() if r.status is Status.DONE and not r.stale}
+        usable = {run_id: r for run_id, r in stored.items() if r.usable}
         for value in self._values_of(usable, set(own)):
             for place, points in self._cells_at(value).items():
                 if all(point.config.run_id in usable for point in points):
@@ -119,11 +119,12 @@ class Search:
         )
 
     def _shares(self, place: Place, records: Mapping[str, RunRecord]) -> list[Share]:
-        """The values of a cell that lie in the span and whose runs have all ended, in order."""
+        """The values of a cell that lie in the span and whose runs have all ended, none of them stale, in order."""
         span, shares = self.question.span, []
         for value in sorted(value for value in self._asked[place] if span.low <= value <= span.high):
             points = self._cells_at(value)[place]
-            found = [record for point in points if (record := records.get(point.config.run_id)) is not None]
+            ended = (records.get(point.config.run_id) for point in points)
+            found = [record for record in ended if record is not None and not record.stale]
             if len(found) == len(points):
                 words = [record.result_word for record in found]
                 learned, failed = words.count(Outcome.LEARNED), sum(record.verdict is None for record in found)

@@ -109,7 +109,7 @@ def run_sweep(plan: Plan, options: Options, listener: Listener, grow: Grow = lam
         try:
             job = Job(plugins.loaded(), options.save_weights, options.plain, losses, options.watched)
             _execute(work, job, store, options, listener, ended)
-            once = replace(options, force=False, retry_failed=False, refresh=False)
+            once = replace(options, force=False, retry_failed=False)
             while (larger := grow(records := store.records() if ended else records)) is not None:
                 plan, ended = larger, []
                 store.begin(plan, options.argv, force=False)

@@ -21,8 +21,7 @@ def ended(folder: Path, plan: Plan) -> Store:
 
 def plain(rows: Sequence[CurveRow] | Sequence[SignalRow]) -> list[str]:
     """Rows without what a pack leaves out; NaN equals NaN."""
-    kept = [replace(row, grad_norm=None) if isinstance(row, CurveRow) else row for row in rows]
-    return [repr(row) for row in kept if not (isinstance(row, SignalRow) and row.quantity == "grad_norm")]
+    return [repr(replace(row, grad_norm=None) if isinstance(row, CurveRow) else row) for row in rows]
 
 
 def carried(store: Store, tmp_path: Path) -> Path:

@@ -5,6 +5,7 @@ import records
 
 from normexp import plugins
 from normexp.errors import UserError
+from normexp.record import Status
 from normexp.results import library
 from normexp.results.store import Store
 
@@ -111,6 +112,17 @@ def test_records_are_those_of_every_sweep_that_can_be_read(out: Path) -> None:
     assert len(library.records(out)) == 3
     (out / "one" / "manifest.json").write_text("{")
     assert [record.config.norm for record in library.records(out).values()] == ["rms"]
+
+
+def test_of_several_records_of_a_run_a_usable_one_is_taken(out: Path) -> None:
+    plan = records.plan({"lr": [1e-3, 1e-2]}, name="zwei", norm="rms")
+    other = Store(out / "zwei")
+    other.begin(plan, [], force=False)
+    first, second = plan.configs.values()
+    other.write(records.failed(first))
+    other.write(records.done(second, 2.0))
+    found = library.records(out)
+    assert [found[config.run_id].status for config in (first, second)] == [Status.DONE, Status.DONE]
 
 
 def test_a_path_names_a_run_in_its_own_sweep(out: Path) -> None:

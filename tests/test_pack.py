@@ -24,6 +24,7 @@ from normexp.results.store import CURVE, DEATH, LAYERS, LOG, MANIFEST, PACK, RUN
 from normexp.views import report, repro, tables
 from normexp.views.figures.choice import Choice, Source
 from normexp.views.figures.curves import loss_curves
+from normexp.views.figures.signal import signal
 from normexp.work import Options, work_of
 
 
@@ -56,7 +57,7 @@ def test_a_restored_sweep_gives_the_same_tables_and_figures_and_has_nothing_to_d
     for one in (store, other):
         records = one.records()
         source = Source(plan=plan, records=records, runs=tables.runs(plan, records), traces=one.traces)
-        drawn.append(loss_curves(source, Choice()).data.to_csv())
+        drawn.append([figure(source, Choice()).data.to_csv() for figure in (loss_curves, signal)])
     assert drawn[0] == drawn[1]
     work = work_of(plan, other, other.records(), Options(out=tmp_path / "there", jobs=1))
     assert (work.done, work.failed, work.todo) == (3, 1, [])

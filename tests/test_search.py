@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,7 @@ class Machine:
         search = Search(ask(sweepfile.parse(text, origin="tiny.yaml"), axis, **span))
         store = Store(out / search.folder)
         plan = search.first(library.records(out), store.records() if store.exists() else ())
-        options = Options(out=out, jobs=1, executor="inline", retry_failed=retry_failed)
+        options = Options(out=out, jobs=1, executor="inline", retry_failed=retry_failed, refresh=True)
         swept = run_sweep(plan, options, self, search.grow)
         return swept, search.edges(swept.report.records), search
 
@@ -111,6 +112,18 @@ def test_a_search_that_was_stopped_goes_on_and_runs_nothing_twice(machine: Machi
     assert again == edges
     assert sorted(swept.report.records) == sorted(straight.report.records)
     assert not swept.store.strays()
+
+
+def test_stale_runs_are_made_again_and_decide_nothing(machine: Machine, tmp_path: Path) -> None:
+    machine.train = lambda config: replace(learns(config), numerics=0)
+    machine.left = 12
+    _, stale, _ = machine.search(tmp_path, low="1e-4", high="1")
+    assert all(edge.shares == () for edge in stale)
+    machine.train, machine.left = learns, 10**9
+    _, edges, _ = machine.search(tmp_path, low="1e-4", high="1")
+    assert [edge.finding for edge in edges] == [Finding.BORDER, Finding.BORDER]
+    assert machine.batches[0] == 12
+    assert len(machine.made) == len(set(machine.made))
 
 
 def test_a_finer_search_reuses_all_of_the_coarse_one(machine: Machine, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from normexp.claims.measures import MEASURES
 from normexp.config import grid
 from normexp.config.sweepfile import load
 from normexp.plan import Plan
-from normexp.record import Outcome, RunRecord, Status
+from normexp.record import Outcome, RunRecord
 from normexp.results import library
 from normexp.results.store import Store
 from normexp.views import tables
@@ -73,7 +73,7 @@ class Evidence:
             for store in library.sweeps(self.out):
                 for run_id, record in store.records().items():
                     known = self._runs.get(run_id)
-                    if known is None or (_counts(record) and not _counts(known[1])):
+                    if known is None or (record.usable and not known[1].usable):
                         self._runs[run_id] = store, record
         return {run_id: self._runs[run_id][1] for run_id in plan.configs if run_id in self._runs}
 
@@ -87,10 +87,6 @@ class Evidence:
             for other, measure in MEASURES.items():
                 self._measured[run_id, other] = measure.of(record.config, traces)
         return self._measured[run_id, name]
-
-
-def _counts(record: RunRecord) -> bool:
-    return record.status is Status.DONE and not record.stale
 
 
 def _told(row: dict[str, Any]) -> dict[str, Any]:

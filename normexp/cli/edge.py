@@ -73,6 +73,7 @@ def edge(
         scheduler=scheduler,
         timeout_seconds=timeout,
         retry_failed=retry_failed,
+        refresh=True,
         argv=tuple(sys.argv),
     )
     stored, plan = _begun(search, options)
@@ -98,11 +99,14 @@ def _show_dry_run(search: Search, plan: Plan, stored: Mapping[str, RunRecord], o
     from normexp.cli.show import show
     from normexp.execute.executors import workers_to_count_on
     from normexp.labels import duration, plural
+    from normexp.results.store import Store
     from normexp.sweep import check
     from normexp.views.edge import asked_text
+    from normexp.work import work_of
 
     check(plan, options)
-    todo = [config for run_id, config in plan.configs.items() if run_id not in stored]
+    store = Store(options.out / plan.folder)
+    todo = work_of(plan, store, store.records() if store.exists() else {}, options).todo
     seconds, basis = estimate.seconds(todo, stored.values(), workers_to_count_on(options.jobs, options.scheduler))
     cells = len(search.edges({}))
     show(

@@ -15,7 +15,7 @@ Folder = Annotated[Path, typer.Argument(help="The folder of a sweep, or one of s
 def pack(folder: Folder, plugin: common.Plugins = None) -> None:
     """Put all runs of a sweep into one small file beside them, runs.tar.xz: to keep, to send, to go on elsewhere.
 
-    It holds records, logs, losses and layers to the last digit; weights and gradient norms are left out.
+    It holds records, logs, losses and layers to the last digit, but no weights, and no gradient norm of an update.
     """
     from normexp.cli.show import say, show
     from normexp.errors import EXIT_OK, EXIT_RUNS_FAILED, UserError

@@ -1,9 +1,9 @@
 """curve.csv and layers.csv as shorter text that gives them back, to the last digit.
 
-The gradient norm of each step is left out, which no table, figure or check reads; `normexp repro` then compares the
-other columns.
-A number that single precision holds is written with the digits that tell it from its neighbours there, and an `s`. In a
-curve, an empty step is the one before plus 1, an empty rate is the one before, and `-` stands for none.
+The gradient norm of each update is left out of curves, which no table, figure or check reads; `normexp repro` then
+compares the other columns. A number that single precision holds is written with the digits that tell it from its
+neighbours there, and an `s`. In a curve, an empty step is the one before plus 1, an empty rate is the one before, and
+`-` stands for none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ NUMBER = r"-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?"
 CELL, LAST = r"(?=[,\n])", r"(?=\n)"
 """Where a number ends: in any cell of a curve, in the last of a layer's row, whose others are words."""
 SINGLE = struct.Struct("<f")
-LEFT_OUT = "grad_norm"
 
 
 def from_curve(text: str) -> str:
@@ -35,10 +34,8 @@ def to_curve(text: str) -> str:
 
 def from_layers(text: str) -> str:
     """The short form of layers.csv or death.csv. Raises ValueError with the line at fault."""
-    column = SIGNAL.index("quantity")
-    lines = _lines(text, SIGNAL)
-    kept = (f"{','.join(cells)}\n" for _, cells in lines if cells[column] != LEFT_OUT)
-    return re.sub(rf"(?<=,){NUMBER}{LAST}", _short, "".join(kept))
+    lines = (f"{','.join(cells)}\n" for _, cells in _lines(text, SIGNAL))
+    return re.sub(rf"(?<=,){NUMBER}{LAST}", _short, "".join(lines))
 
 
 def to_layers(text: str) -> str:
@@ -62,7 +59,7 @@ def _lines(text: str, header: tuple[str, ...]) -> Iterator[tuple[int, list[str]]
 
 
 def _implied(text: str) -> Iterator[str]:
-    before, rate, column = "", "", CURVE.index(LEFT_OUT)
+    before, rate, column = "", "", CURVE.index("grad_norm")
     for number, cells in _lines(text, CURVE):
         if number > 1:
             step, lr = cells[:2]

@@ -99,11 +99,16 @@ def _waits(path: Path) -> bool:
 
 
 def records(out: Path) -> dict[str, RunRecord]:
-    """Every run under a results folder by its id, without traces; sweeps that cannot be read are left out."""
+    """Every run under a results folder by its id, without traces; of several records of one, a usable one.
+
+    Sweeps that cannot be read are left out.
+    """
     found: dict[str, RunRecord] = {}
     for store in sweeps(out):
         with suppress(UserError):
-            found |= store.records()
+            for run_id, record in store.records().items():
+                if run_id not in found or (record.usable and not found[run_id].usable):
+                    found[run_id] = record
     return found
 
 

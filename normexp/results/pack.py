@@ -153,7 +153,7 @@ def named(path: Path) -> set[str]:
     return found
 
 
-def _run_files(store: Store, run_id: str, result: Result | None) -> Files:
+def _run_files(store: Store, run_id: str, result: Result | None = None) -> Files:
     """A run's files as they are packed. Raises UserError where one is garbled, or the curve ends before the result."""
     folder = store.folder / RUNS / run_id
     found = read_those(folder, (RUN, LOG))

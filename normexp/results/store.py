@@ -175,7 +175,7 @@ class Store:
             there = other.has_weights(run_id) if weights else is_readable(folder / RUNS / run_id / RUN)
             if there and folder.resolve() != self.folder.resolve():
                 record = other._record(run_id)
-                if record is not None and record.status is Status.DONE and not record.stale:
+                if record is not None and record.usable:
                     return other
         return None
 
