@@ -91,7 +91,8 @@ def _difference(plan: Plan, found: Sequence[Cell], done: Sequence[Run]) -> str:
     if len(told) > LISTED_VALUES:
         told = [max(told, key=_share), min(told, key=_share)]
     texts = [f"{value_text(widest, value)} {learned} of {count}" for value, learned, count in told]
-    separated = f"What separates them most is {widest} (learned, all else equal: {', '.join(texts)})."
+    named = "the label" if widest == LABEL else widest
+    separated = f"What separates them most is {named} (learned, all else equal: {', '.join(texts)})."
     return " ".join([separated, *_shared_fate(compared, found, sum(run["outcome"] != Outcome.LEARNED for run in done))])
 
 
