@@ -32,11 +32,12 @@ def values_text(values: Mapping[str, Value]) -> str:
 
 
 def heading(keys: Sequence[str], values: Sequence[Value]) -> str:
-    """Words speak for themselves; numbers and switches are named."""
+    """Words speak for themselves, but for norms elsewhere than in a block; those, numbers and switches are named."""
     texts = []
     for key, value in zip(keys, values, strict=True):
         text = value_text(key, value)
-        texts.append(text if key == "norm" or (isinstance(value, str) and value != "none") else f"{key} {text}")
+        speaks = isinstance(value, str) and value != "none" and not key.endswith("_norm")
+        texts.append(text if key == "norm" or speaks else f"{key} {text}")
     return ", ".join(texts)
 
 

@@ -8,7 +8,7 @@ import pytest
 import records as made
 from records import runs_of, seeds
 
-from normexp.labels import listed, loss_text, range_text, value_text
+from normexp.labels import heading, listed, loss_text, range_text, value_text
 from normexp.plan import Pivot, Published
 from normexp.views.pivot import cell_text, pivot
 from normexp.views.summary import cells
@@ -107,6 +107,9 @@ def test_pivot_of_a_key_that_is_no_axis_any_more() -> None:
 def test_labels() -> None:
     assert [value_text("lr", lr) for lr in (1e-3, 3.16227766e-3, 1e-5)] == ["0.001", "0.00316", "1e-05"]
     assert value_text("residual", True) == "true"
+    words = ("position", "norm", "final_norm", "qk_norm", "lr")
+    told = heading(words, ("pre", "none", "ln", "none", 0.01))
+    assert told == "pre, none, final_norm ln, qk_norm none, lr 0.01"
     assert [loss_text(loss) for loss in (1.8654, 812.3, 1.2e9, math.inf, math.nan)] == [
         "1.865",
         "812",
