@@ -37,7 +37,7 @@ def named(*ids: str) -> list[Claim]:
     return [claim for claim in article() if claim.id.removeprefix("article.") in ids]
 
 
-LONG = {"gradients.top_heavy", "gradients.larger_at_the_top", "conversion.loss_rises"}
+LONG = {"gradients.top_heavy", "gradients.larger_at_the_top", "conversion.loss_rises", "conversion.pre_then_post"}
 
 
 @pytest.mark.parametrize("long", [False, pytest.param(True, marks=pytest.mark.slow)])
