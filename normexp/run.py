@@ -141,9 +141,7 @@ class RunConfig:
         "adam", "the optimizer; sgd is without momentum", choices=("adam", "adamw", "sgd"), interacting=True
     )
     lr: float = _key(1e-3, "peak learning rate", low=0, low_open=True, high=1e30)
-    warmup: int = _key(
-        0, "updates of linear warm-up: update t uses lr * min(1, t / warmup); 1 is none", low=0, synonyms={1: 0}
-    )
+    warmup: int = _key(0, "updates of warm-up, lr * min(1, t / warmup) at update t; 1 is none", low=0, synonyms={1: 0})
     schedule: str = _key(
         "constant",
         "what follows the warm-up: cosine to 0 at the end, or inverse_sqrt: times sqrt(w / t), w the warm-up or 1",

@@ -92,7 +92,7 @@ def test_then_the_command_exits_with_3(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_deepnorm_with_alpha_on_the_branch_changes_a_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    claims = [replace(claim, seeds=1) for claim in named("5.2.deepnorm_alpha")]
+    claims = [replace(claim, seeds=1) for claim in named("5.2.deepnorm_tames")]
     monkeypatch.setattr(deepnorm, "DEPTHS", (4, 16))
     right = SCHEMES["deepnorm"]
     (before,) = judged(claims, tmp_path).values()

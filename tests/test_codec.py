@@ -135,6 +135,8 @@ def test_any_record_comes_back_from_its_folder(
 ) -> None:
     store = Store(shelf[0].folder.parent / "any")
     (store.folder / "runs").mkdir(parents=True, exist_ok=True)
+    if record.result is not None and traces is not None and traces.curve:  # one that ends sooner is refused
+        record = replace(record, result=replace(record.result, steps_done=traces.curve[-1].step))
     record = replace(record, config=config, traces=traces, log=log)
     store.write(record)
     whole = replace(

@@ -22,7 +22,7 @@ from normexp.results import codec, compact, manifest, origins
 from normexp.results.archive import files_of, packed
 from normexp.results.atomic import below, make_folder, read_those, remove_leftovers, write_atomically
 from normexp.results.store import CURVE, DEATH, LAYERS, LOG, MANIFEST, PACK, RUN, RUNS, SAFE, SWEEP, Store
-from normexp.results.wholeness import is_record, whole_curve, whole_layers
+from normexp.results.wholeness import is_record, whole_curve
 
 TRACES: Mapping[str, tuple[Callable[[str], str], Callable[[str], str]]] = {
     CURVE: (compact.from_curve, compact.to_curve),
@@ -30,8 +30,6 @@ TRACES: Mapping[str, tuple[Callable[[str], str], Callable[[str], str]]] = {
     DEATH: (compact.from_layers, compact.to_layers),
 }
 """Name to its short form, and back."""
-WHOLE: Mapping[str, Callable[[Result | None, str], object]] = {CURVE: whole_curve, LAYERS: whole_layers}
-"""Name to what raises ValueError where a file ends too soon."""
 TEXT = re.compile(rf"{origins.PLUGINS}/({origins.NAME.pattern})")
 REUSED = "reused.txt"
 """In place of traces: the sweep beside this one that has them, and the SHA-256 of their short forms."""
@@ -162,8 +160,8 @@ def _run_files(store: Store, run_id: str, result: Result | None = None) -> Files
     for name, content in read_those(folder, TRACES).items():
         try:
             text = content.decode("utf-8")
-            if name in WHOLE:
-                WHOLE[name](result, text)
+            if name == CURVE:
+                whole_curve(result, text)
             found[name] = TRACES[name][0](text).encode()
         except ValueError as fault:
             raise UserError(f"{folder / name}: {fault}") from fault

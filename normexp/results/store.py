@@ -31,7 +31,7 @@ from normexp.results.atomic import (
 )
 from normexp.results.commit import git_commit
 from normexp.results.lock import HOLDER, LOCK, driver_lock
-from normexp.results.wholeness import is_whole, whole_curve, whole_layers
+from normexp.results.wholeness import is_whole, whole_curve
 
 __all__ = ["StorageError", "Store"]
 
@@ -133,10 +133,10 @@ class Store:
         return record and replace(record, traces=self.traces(run_id, record.result), log=self.log(run_id))
 
     def traces(self, run_id: str, result: Result | None = None) -> Traces:
-        """Curve and layers, empty where there are none. UserError: one is broken, or ends before `result`."""
+        """Curve and layers, empty where there are none. UserError: one is broken, or the curve ends before `result`."""
         return Traces(
             curve=self._read_csv(run_id, CURVE, partial(whole_curve, result)),
-            layers=self._read_csv(run_id, LAYERS, partial(whole_layers, result)),
+            layers=self._read_csv(run_id, LAYERS, codec.signal_from_csv),
             death_layers=self._read_csv(run_id, DEATH, codec.signal_from_csv),
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from normexp.record import CurveRow, Result, SignalRow
+from normexp.record import CurveRow, Result
 from normexp.results import codec
 
 MAX_HEADER = 10**8
@@ -32,16 +32,6 @@ def whole_curve(result: Result | None, text: str) -> list[CurveRow]:
     if result is not None and curve and curve[-1].step < result.steps_done:
         raise ValueError(f"it ends at step {curve[-1].step} of {result.steps_done}")
     return curve
-
-
-def whole_layers(result: Result | None, text: str) -> list[SignalRow]:
-    """The rows of layers.csv. ValueError where it is garbled, or ends before the result of a run that survived does."""
-    rows = codec.signal_from_csv(text)
-    if result is not None and result.death is None and rows:
-        last, layers = rows[-1], max(row.layer for row in rows)
-        if last.step < result.steps_done or last.layer < layers:
-            raise ValueError(f"it ends at layer {last.layer}, step {last.step} of {result.steps_done}")
-    return rows
 
 
 def is_record(path: Path) -> bool:
