@@ -37,7 +37,17 @@ def named(*ids: str) -> list[Claim]:
     return [claim for claim in article() if claim.id.removeprefix("article.") in ids]
 
 
-LONG = {"gradients.top_heavy", "gradients.larger_at_the_top", "conversion.loss_rises", "conversion.pre_then_post"}
+LONG = {
+    "conversion.loss_rises",
+    "conversion.pre_then_post",
+    "deepnorm.tames",
+    "drift.printed",
+    "gradients.exponential_by_skip",
+    "gradients.larger_at_the_top",
+    "gradients.top_heavy",
+    "stream.early_is_readable",
+    "stream.plain_overwrites",
+}
 
 
 @pytest.mark.parametrize("long", [False, pytest.param(True, marks=pytest.mark.slow)])
