@@ -11,6 +11,7 @@ from claimpages import FULL, Reader, by_runs, cited, every_word, page, plain, pu
 from normexp.claims.claim import Kind, Word
 from normexp.claims.verdict import judge
 from normexp.config import grid
+from normexp.outcome import RULES
 from normexp.plan import Plan
 from normexp.views.pages import claimreport, sheets, takeaways
 from normexp.views.pages.page import Grid, Paragraph, Points
@@ -39,6 +40,12 @@ def test_every_verdict_is_on_the_page_with_what_is_stated_and_measured(plan: Pla
         assert "mine.holds: with a | in it." in text
         assert "(quick)" not in text
         assert "Missing" not in text
+
+
+def test_the_words_of_the_tables_are_told_above_them(plan: Plan) -> None:
+    told = markdown(page({"made_up": sheet(plan, FULL)}, every_word())).partition("## Tables")[2]
+    assert all(f"- **{outcome}:** {rule}" in told for outcome, rule in RULES.items())
+    assert "Survivors are those that end learned or plateau." in told
 
 
 def test_the_counts_add_up(plan: Plan) -> None:

@@ -16,6 +16,7 @@ from normexp.claims.files import called, folder_of
 from normexp.claims.verdict import Verdict
 from normexp.labels import plural, values_text
 from normexp.outcome import RULES
+from normexp.record import SURVIVED
 from normexp.results import figurefiles, reportfiles
 from normexp.results.store import Store
 from normexp.views import report
@@ -159,7 +160,10 @@ def _tables(file: ClaimFile, verdicts: Sequence[Verdict], sheets: Mapping[str, S
             "Final validation losses in nats, as mean ± standard deviation over seeds. What the text prints for a "
             "cell, if that is known, stands in brackets."
         )
-        yield Paragraph("How runs end; who does not die non-finite survives:")
+        yield Paragraph(
+            "How runs end. The learned fraction is how far the loss has come from the guess, which knows no context, "
+            f"to the floor, the lowest that can be reached. Survivors are those that end {' or '.join(SURVIVED)}."
+        )
         yield Points(tuple(RULES.values()), leads=tuple(f"{outcome}:" for outcome in RULES))
         if told:
             yield Paragraph("The settings:")
