@@ -91,7 +91,7 @@ def outcome(call: Callable[[], object]) -> object:
 
 
 @given(CONFIGS)
-@settings(max_examples=60, deadline=None, suppress_health_check=RELAXED)
+@settings(max_examples=100, deadline=None, suppress_health_check=RELAXED)
 @example("grid: {seed: {range: [0, 999999, 1]}, eps: {linspace: [1e-9, 1, 999]}}\nbase: {norm: none}")
 def test_a_nearly_valid_config_is_a_plan_or_complaints(text: str) -> None:
     planned(text)

@@ -50,6 +50,7 @@ def port_8787_taken() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("port_8787_taken")
+@pytest.mark.slow
 def test_a_run_with_plugin_and_weights_is_the_same_to_the_bit_on_a_cluster_of_this_process() -> None:
     with plugins.using(PLUGIN):
         configs = [tiny(seed, norm="half", eval_every=2) for seed in range(2)]

@@ -79,7 +79,7 @@ def places(value: object) -> list[tuple[dict | list, object]]:
     return [found for key, item in list(items) for found in ((value, key), *places(item))]
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=150)
 @given(st.data())
 def test_any_value_in_a_file_may_be_garbled(shelf: tuple[Store, dict[Path, str]], data: st.DataObject) -> None:
     store, files = shelf

@@ -162,7 +162,7 @@ def told(text: str, *overrides: str) -> tuple[list[str], list[str]]:
         return [], lines
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(key=st.sampled_from([*KEYS]), text=ONE | SEVERAL | BUILT)
 def test_any_override_means_what_its_text_means_in_the_file(key: str, text: str) -> None:
     by_file, by_override = told(f"grid:\n  {key}: {text}\n"), told("title: x", f"{key}={text}")

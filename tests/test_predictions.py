@@ -127,6 +127,7 @@ class TestSkipPath:
             assert 0.8 < geometric(gradients[-3:]) / geometric(gradients[:3]) < 1.25
 
 
+@pytest.mark.slow
 class TestRankCollapse:
     """2206.03126, abstract: tokens become one, and gradients of queries vanish; scaled branches prevent it."""
 
@@ -227,6 +228,7 @@ class TestNormOutputs:
         assert 0.9 * bound < largest <= bound * (1 + 1e-12)
 
 
+@pytest.mark.slow
 def test_every_claim_comes_out_as_expected_and_as_the_page_has_it() -> None:
     lines = table().splitlines()
     assert {v.claim.id: v.word for v in verdicts()} == {v.claim.id: v.claim.expected for v in verdicts()}

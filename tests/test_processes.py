@@ -33,6 +33,7 @@ def records(events: Iterator[Event]) -> dict[int, RunRecord]:
     return {event.record.config.seed: event.record for event in events if isinstance(event, Finished)}
 
 
+@pytest.mark.slow
 def test_a_worker_of_30_layers_stays_under_600_mebibytes() -> None:
     (record,) = records(processes([RunConfig(depth=30, steps=2)], jobs=1, work=workloads.measured)).values()
     assert record.status is Status.DONE

@@ -16,7 +16,6 @@ from normexp.config.sweepfile import load
 from normexp.plan import Plan
 from normexp.record import Outcome, RunRecord
 from normexp.results import library
-from normexp.results.store import Store
 from normexp.views import tables
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ class Evidence:
     """The runs under a results folder; each file of traces is read once, and only where a measure asks for it."""
 
     out: Path
-    _runs: dict[str, tuple[Store, RunRecord]] | None = None
+    _runs: library.Found | None = None
     _measured: dict[tuple[str, str], float] = field(default_factory=dict)
     _frames: dict[tuple[str, ...], pd.DataFrame] = field(default_factory=dict)
 
@@ -67,14 +66,11 @@ class Evidence:
         return _frame(list(found.values()), columns)
 
     def records(self, plan: Plan) -> Mapping[str, RunRecord]:
-        """What is stored of a plan's runs, whichever sweep holds them, a done one first; without traces."""
+        """What is stored of a plan's runs, whichever sweep holds them, a usable one first; without traces."""
         if self._runs is None:
             self._runs = {}
             for store in library.sweeps(self.out):
-                for run_id, record in store.records().items():
-                    known = self._runs.get(run_id)
-                    if known is None or (record.usable and not known[1].usable):
-                        self._runs[run_id] = store, record
+                library.gather(self._runs, store)
         return {run_id: self._runs[run_id][1] for run_id in plan.configs if run_id in self._runs}
 
     def _measure(self, name: str, row: Mapping[str, Any]) -> float:

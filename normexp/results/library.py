@@ -20,6 +20,8 @@ UNUSABLE = "unusable"
 """A result of records that cannot be read, which count as pending."""
 MOST_IDS = 10
 """Ids that are listed where a part of one fits several."""
+Found = dict[str, tuple[Store, RunRecord]]
+"""Run id to the sweep that holds it, and its record without traces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,13 +105,18 @@ def records(out: Path) -> dict[str, RunRecord]:
 
     Sweeps that cannot be read are left out.
     """
-    found: dict[str, RunRecord] = {}
+    found: Found = {}
     for store in sweeps(out):
         with suppress(UserError):
-            for run_id, record in store.records().items():
-                if run_id not in found or (record.usable and not found[run_id].usable):
-                    found[run_id] = record
-    return found
+            gather(found, store)
+    return {run_id: record for run_id, (_, record) in found.items()}
+
+
+def gather(found: Found, store: Store) -> None:
+    """Add a sweep's runs; of several records of one run a usable one stays. Raises UserError."""
+    for run_id, record in store.records().items():
+        if run_id not in found or (record.usable and not found[run_id][1].usable):
+            found[run_id] = store, record
 
 
 def shelves(out: Path) -> list[Shelf]:
