@@ -7,6 +7,7 @@ import errno
 import json
 import multiprocessing
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pytest
 import workloads
+from patience import wait_until
 from workloads import tiny
 
 from normexp.execute import launch
@@ -71,7 +73,7 @@ def test_no_process_and_no_descriptor_is_left() -> None:
     list(processes([tiny(0)], jobs=1, work=workloads.quick))
     before = len(os.listdir("/dev/fd"))
     list(processes([tiny(seed) for seed in range(6)], jobs=3, work=partial(workloads.one_bad, "sigkill")))
-    events = processes([tiny(seed, steps=10_000) for seed in range(3)], jobs=3, work=workloads.paced)
+    events = processes([tiny(seed, steps=workloads.ENDLESS) for seed in range(3)], jobs=3, work=workloads.paced)
     while not isinstance(next(events), Progress):
         pass
     events.close()
@@ -81,18 +83,24 @@ def test_no_process_and_no_descriptor_is_left() -> None:
 
 @pytest.mark.parametrize("work", [workloads.stubborn, workloads.frozen])
 def test_closing_ends_workers_that_do_not_heed_sigterm(work: Work) -> None:
-    events = processes([tiny(seed, steps=10_000) for seed in range(2)], jobs=2, work=work)
-    while not isinstance(next(events), Progress):
-        pass
-    time.sleep(0.3)  # until they are frozen
-    pids = [child.pid for child in multiprocessing.active_children()]
-    start = time.monotonic()
+    events = processes([tiny(seed, steps=workloads.ENDLESS) for seed in range(2)], jobs=2, work=work)
+    begun: set[int] = set()
+    while len(begun) < 2:
+        if isinstance(event := next(events), Progress):
+            begun.add(event.config.seed)
+    pids = [child.pid or 0 for child in multiprocessing.active_children()]
+    if work is workloads.frozen and sys.platform == "linux":
+        wait_until(lambda: [state(pid) for pid in pids] == ["T", "T"])
     events.close()
-    assert time.monotonic() - start < 3
     assert len(pids) == 2
     for pid in pids:
         with pytest.raises(ProcessLookupError):
-            os.kill(pid or 0, 0)
+            os.kill(pid, 0)
+
+
+def state(pid: int) -> str:
+    """Of a process, as /proc tells it: T is stopped."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def test_the_driver_sleeps_while_it_waits() -> None:

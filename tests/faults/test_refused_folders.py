@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,6 +73,12 @@ def test_what_may_not_be_read_is_told(command: str, closed: str, folder: Path) -
     ended = program(command, *given[command], cwd=folder, obeys_modes=True)
     path.chmod(mode)
     assert "Traceback" not in ended.err
+    if command == "pack" and closed.startswith("one/runs"):  # it packs the others, and says which it left out
+        assert ended.code == 1, ended.err
+        assert re.search(rf"^warning: \S*{run_id}\S* cannot be used .*Permission denied", ended.err, re.MULTILINE)
+        others = 0 if closed == "one/runs" else 1
+        assert f"runs.tar.xz: {others} run{'s' * (others != 1)}, " in ended.out
+        return
     assert ended.code in (0, 2), ended.err
     if ended.code:
         assert "results" in ended.err
