@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 import workloads
+from commandline import TINY, run
 from patience import wait_until
 from workloads import tiny
 
@@ -148,13 +149,36 @@ def test_a_machine_that_starts_no_process_costs_no_run(monkeypatch: pytest.Monke
     assert multiprocessing.active_children() == []
 
 
-def test_no_space_for_a_log_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full() -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (errno.ENOSPC, "free some in the temporary folder, or name another in TMPDIR"),
+        (errno.EDQUOT, "free some in the temporary folder, or name another in TMPDIR"),
+        (errno.EROFS, "name a folder that can be written in TMPDIR"),
+        (errno.EACCES, "name a folder that can be written in TMPDIR"),
+        (errno.ENOENT, "name a folder that can be written in TMPDIR"),
+    ],
+    ids=lambda value: errno.errorcode[value] if isinstance(value, int) else "",
+)
+def test_a_temporary_folder_that_takes_no_log_is_told(code: int, advice: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(tempfile, "TemporaryFile", full)
-    with pytest.raises(LauncherError, match="No space left on device: free some in the temporary folder"):
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    with pytest.raises(LauncherError, match=f"cannot start a worker process: {os.strerror(code)}: {advice}"):
         list(processes([tiny(0)], jobs=1, work=workloads.quick))
+
+
+@pytest.mark.slow
+def test_a_temporary_folder_whose_path_is_too_long_for_a_socket_is_told(tmp_path: Path) -> None:
+    long = tmp_path / ("t" * 150)
+    long.mkdir()
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    done = run("sweep", "tiny.yaml", cwd=tmp_path, TMPDIR=str(long))
+    assert done.returncode == 1
+    told = "cannot start a worker process: AF_UNIX path too long: name a folder with a shorter path in TMPDIR"
+    assert told in done.stderr
+    assert "the same command continues" in done.stderr
 
 
 def test_a_server_that_ends_whenever_it_is_started_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,8 +56,8 @@ def test_a_folder_whose_modes_forbid_it(closed: str, folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["list", "report", "explain", "repro", "pack", "convert", "sweep"])
 @pytest.mark.parametrize("closed", ["one", "one/runs", "one/runs/*", "one/runs/*/run.json", "one/manifest.json"])
-def test_what_may_not_be_read_is_told(command: str, closed: str, folder: Path) -> None:
-    finished(program, folder, ONE)
+def test_what_may_not_be_read_is_told(command: str, closed: str, folder: Path, undisturbed: Path) -> None:
+    shutil.copytree(undisturbed / "results" / ONE, folder / "results" / ONE)
     run_id = sorted(os.listdir(folder / "results/one/runs"))[0]
     (path,) = [path for path in (folder / "results").glob(closed) if "*" not in closed or run_id in str(path)]
     given = {
