@@ -1,4 +1,4 @@
-"""Calculations of `normexp/claims/snippets/`: which there are, and what stands in for a part of one."""
+"""Calculations of `normexp/texts/`: which there are, and what stands in for a part of one."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ import pytest
 import torch
 
 from normexp.claims.claim import Finding
-from normexp.claims.computed import COMPUTED
-from normexp.claims.predicted import PREDICTED
-from normexp.claims.snippets import conversion, gradients, stream
+from normexp.claims.computed import TEXTS
 from normexp.models import load as load_models
 from normexp.nn.network import Network, build
 from normexp.run import RunConfig
+from normexp.texts.article import conversion, gradients, stream
 from normexp.training import fold
 
-OWN = [name for name in COMPUTED if name not in PREDICTED]
+OWN = list(TEXTS["article"])
 SPEED = [name for name in OWN if name.startswith("speed.")]
 GROWING = ["8.0", "19", "45", "106"]
 Made = Callable[[], Finding]

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from calculations import Made, layered, printed_digits, reading, streaming, table
 
-from normexp.claims.snippets import deepnorm, gradients, models, residual, skeleton, stream
 from normexp.models import load as load_models
+from normexp.texts.article import deepnorm, gradients, models, residual, skeleton, stream
 
 
 def few(**changed: dict[str, str]) -> list[Any]:

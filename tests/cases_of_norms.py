@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calculations import GROWING, Made, printed_digits, switched_to_fresh_weights, unchanged
 
-from normexp.claims.snippets import attention, batches, conversion, drift, norms, precision
+from normexp.texts.article import attention, batches, conversion, drift, norms, precision
 from normexp.training import fold
 
 CASES: dict[str, tuple[list[Made], list[Made]]] = {

@@ -7,12 +7,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from patience import wait_until
 
 HERE = Path(__file__).parent
 DASK = [sys.executable, "-m", "dask.__main__"]
@@ -56,11 +57,8 @@ class Cluster:
         import distributed
 
         client_of: Any = distributed.Client
-        deadline = time.monotonic() + 60
         with client_of(self.address, set_as_default=False) as client:
-            while len(client.nthreads()) != count:
-                assert time.monotonic() < deadline, self.logs()
-                time.sleep(0.1)
+            wait_until(lambda: len(client.nthreads()) == count, self.logs)
 
     def logs(self) -> str:
         """What all of them printed."""
@@ -80,19 +78,16 @@ class Cluster:
                 found.append(int(folder.name))
         return found
 
-    def wait_until_no_run(self, seconds: float = 5.0) -> None:
+    def wait_until_no_run(self) -> None:
         """Until hosts, if there are any, do nothing: beside each is its fork server, and none that was forked."""
-        deadline = time.monotonic() + seconds
-        while len(self.processes("forkserver")) > len(self.processes("normexp.execute.host")):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(lambda: len(self.processes("forkserver")) <= len(self.processes("normexp.execute.host")))
 
-    def wait_until_gone(self, *words: str, seconds: float = 5.0) -> None:
+    def wait_until_gone(self, *words: str) -> None:
         """Until none of `processes(*words)` is there."""
-        deadline = time.monotonic() + seconds
-        while left := self.processes(*words):
-            assert time.monotonic() < deadline, [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in left]
-            time.sleep(0.05)
+        wait_until(
+            lambda: not self.processes(*words),
+            lambda: [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in self.processes(*words)],
+        )
 
     def end(self) -> None:
         """Kill all."""
@@ -104,10 +99,12 @@ class Cluster:
 
 
 def _wait_for(log: Path, pattern: re.Pattern[str]) -> str:
-    deadline = time.monotonic() + 30
-    while (match := pattern.search(log.read_text("utf-8", "replace"))) is None:
-        assert time.monotonic() < deadline, log.read_text("utf-8", "replace")
-        time.sleep(0.05)
+    def text() -> str:
+        return log.read_text("utf-8", "replace")
+
+    wait_until(lambda: pattern.search(text()), text)
+    match = pattern.search(text())
+    assert match is not None
     return match[1]
 
 

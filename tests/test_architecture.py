@@ -34,7 +34,7 @@ TOUCHES_FILES = {
     "execute.machine",
     "execute.process",
 }
-LONGEST_FILE = 260
+LONGEST_FILE = 400
 
 
 def modules() -> dict[str, Path]:
@@ -76,7 +76,9 @@ def own_imports(name: str) -> set[str]:
 
 
 def is_torch_side(name: str) -> bool:
-    return name.split(".")[0] in TORCH_SIDE or name.startswith("claims.snippets.")
+    return name.split(".")[0] in TORCH_SIDE or (
+        name.startswith(("texts.article.", "texts.papers.")) and not name.endswith(".calculations")
+    )
 
 
 def test_no_circles() -> None:
@@ -137,5 +139,5 @@ def test_the_table_of_parts_names_every_module() -> None:
     text = (ROOT.parent / "ARCHITECTURE.md").read_text("utf-8")
     names = {name.split(".")[-1] for name in MODULES}
     packages = {"config", "nn", "training", "execute", "results", "views", "figures", "pages", "cli", "claims"}
-    packages |= {"snippets"}
+    packages |= {"texts", "article", "papers"}
     assert not {name for name in names - packages if f"`{name}`" not in text and not name.startswith("__")}

@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 from normexp.claims import trial
 from normexp.claims.claim import Claim, Kind, Word
 from normexp.claims.files import choose
-from normexp.claims.snippets import deepnorm
 from normexp.claims.verdict import Verdict
 from normexp.cli.app import app
 from normexp.errors import EXIT_VERDICT_DIFFERS
 from normexp.nn import norms as norm_table
 from normexp.schemes import SCHEMES, Scale, constant
+from normexp.texts.article import deepnorm
 
 pytestmark = pytest.mark.usefixtures("alone")
 

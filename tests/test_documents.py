@@ -23,7 +23,7 @@ from documents import PAGES, ROOT, Block, Command
 from typer.testing import CliRunner
 
 from normexp import collapse, plugins
-from normexp.claims import reading, trial
+from normexp.claims import files, reading, trial
 from normexp.claims.claim import Finding
 from normexp.cli import app as program
 from normexp.cli import bench
@@ -49,7 +49,7 @@ NOT_RUN = {
 COMPILED = {"docs/recipes/cluster.md": "dask_jobqueue and a Slurm", "docs/recipes/own-norm.md": "the rest of the file"}
 """Pages whose Python blocks are only compiled, and what they lack."""
 FIRST = {
-    "docs/claims.md": [f"normexp sweep configs/article/{stem}.yaml --out results/article" for stem in ("6.2", "6.3")],
+    "docs/claims.md": [f"normexp sweep article/{stem}.yaml --out results/article" for stem in ("6.2", "6.3")],
     "docs/figures.md": ["normexp sweep configs/depth.yaml", "normexp sweep configs/lr_scan.yaml"],
     "docs/inside.md": ["normexp sweep configs/lr_scan.yaml"],
     "docs/compare.md": ["normexp sweep rates.yaml"],
@@ -94,19 +94,6 @@ def small_networks() -> Iterator[None]:
         _set_sizes(known, own)
 
 
-@contextlib.contextmanager
-def own_configs() -> Iterator[None]:
-    """The configs as they are, for claims that ask for their points."""
-    small, configs = Path("small_configs"), Path("configs")
-    configs.rename(small)
-    shutil.copytree(ROOT / "configs", configs)
-    try:
-        yield
-    finally:
-        shutil.rmtree(configs)
-        small.rename(configs)
-
-
 def _set_sizes(sizes: Mapping[str, Any], own: dict[str, Any]) -> None:
     for name, value in sizes.items():
         object.__setattr__(KEYS[name], "default", value)
@@ -131,8 +118,9 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Small copies of what a clone has."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    shutil.copytree(files.FOLDER / "article" / "sweeps", tmp_path / "article")
     own = [tmp_path / "examples" / f"{name}.yaml" for name in ("l1_norm", "deepnorm_runs")]
-    for path in [*(tmp_path / "configs").rglob("*.yaml"), *own]:
+    for path in [*tmp_path.glob("configs/*.yaml"), *tmp_path.glob("article/*.yaml"), *own]:
         article = path.parent.name == "article"  # whose tables have columns in words
         path.write_text(documents.small(path.read_text("utf-8"), whole=article), "utf-8")
     shutil.copy(ROOT / "examples" / "deepnorm_claims.yaml", tmp_path / "my_claims.yaml")
@@ -177,7 +165,7 @@ def run(text: str) -> tuple[int, str, str]:
         part for word in shlex.split(os.path.expandvars(filled(text))) for part in sorted(glob.glob(word)) or [word]
     ]
     assert words[0] == "normexp", text
-    with own_configs() if SHIPPED.match(text) else small_networks():
+    with contextlib.nullcontext() if SHIPPED.match(text) else small_networks():
         done = CliRunner().invoke(program.app, words[1:])
     forget_plugins()
     told = "\n".join(done.exception.complaints) if isinstance(done.exception, UserError) else ""

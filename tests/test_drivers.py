@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import workloads
+from patience import PATIENCE_SECONDS, wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -39,7 +41,9 @@ print(json.dumps([name for name in sys.modules if name.split(".")[0] == "torch"]
 
 
 @contextmanager
-def driver(folder: Path, work: str, steps: int = 10_000, **environment: str) -> Iterator[subprocess.Popen[str]]:
+def driver(
+    folder: Path, work: str, steps: int = workloads.ENDLESS, **environment: str
+) -> Iterator[subprocess.Popen[str]]:
     script = folder / "script.py"
     script.write_text(SCRIPT.replace("WORK", work).replace("STEPS", str(steps)))
     process = subprocess.Popen(
@@ -79,16 +83,14 @@ def wait_for(process: subprocess.Popen[str], word: str) -> None:
     raise AssertionError(f"no {word}: {process.communicate()}")
 
 
-def wait_until_gone(leader: int, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while left := session(leader):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.05)
+def wait_until_gone(leader: int) -> None:
+    """Until no process of a session lives."""
+    wait_until(lambda: not session(leader), lambda: session(leader))
 
 
 def test_a_script_without_a_guard_runs_once_without_torch_and_its_workers_with_one_thread(tmp_path: Path) -> None:
     with driver(tmp_path, "threads", steps=5, OMP_NUM_THREADS="4") as process:
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
     lines = out.splitlines()
     assert lines.count("top") == 1
     assert sum(line.startswith("Started") for line in lines) == 3
@@ -105,23 +107,20 @@ def test_a_killed_driver_leaves_no_process(tmp_path: Path) -> None:
         wait_for(process, "Progress")
         assert len(session(process.pid)) == 5  # driver, resource tracker, fork server, two workers
         process.kill()
-        wait_until_gone(process.pid, 3)
+        wait_until_gone(process.pid)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_driver_may_end_while_its_server_still_imports(tmp_path: Path, number: signal.Signals) -> None:
     with driver(tmp_path, "paced") as process:
         wait_for(process, "top")
-        deadline = time.monotonic() + 10
-        while len(session(process.pid)) < 3:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: len(session(process.pid)) >= 3)
         time.sleep(0.4)
         if number == signal.SIGKILL:
             process.kill()
         else:
             os.killpg(process.pid, number)
-        wait_until_gone(process.pid, 3)
+        wait_until_gone(process.pid)
         out, err = process.communicate()
     assert err == ""
     assert "Started" not in out
@@ -135,7 +134,7 @@ def test_ctrl_c_ends_everything_quietly(tmp_path: Path, work: str, times: int) -
         for _ in range(times):
             time.sleep(0.3)  # until they are frozen; then, while the driver waits for them to end
             os.killpg(process.pid, signal.SIGINT)
-        wait_until_gone(process.pid, 3)
+        wait_until_gone(process.pid)
         out, err = process.communicate()
     assert out.splitlines()[-1] == "interrupted"
     assert err == ""
@@ -144,16 +143,17 @@ def test_ctrl_c_ends_everything_quietly(tmp_path: Path, work: str, times: int) -
 
 @pytest.mark.slow
 def test_runs_outlive_the_fork_server(tmp_path: Path) -> None:
-    with driver(tmp_path, "paced", steps=150) as process:
-        wait_for(process, "Started")
-        wait_for(process, "Started")
-        time.sleep(0.3)  # until both are under way
+    gate = tmp_path / "gate"
+    with driver(tmp_path, "gated", **{workloads.GATE: str(gate)}) as process:
+        wait_for(process, "Progress")
+        wait_for(process, "Progress")
         family = {pid: parent(pid) for pid in session(process.pid)}
         (server,) = {above for above in family.values() if family.get(above) == process.pid}
         worker = next(pid for pid, above in family.items() if above == server)
         os.kill(server, signal.SIGKILL)
         os.kill(worker, signal.SIGKILL)
-        out, err = process.communicate(timeout=60)
+        gate.touch()
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
     ends = [line for line in out.splitlines() if line.startswith("Finished")]
     assert [line for line in ends if not line.split()[1].isdigit()] == [
         "Finished lost: nobody knows how it ended, for the server that started it had died"
@@ -186,7 +186,9 @@ def test_a_driver_whose_streams_are_closed(tmp_path: Path) -> None:
     )
     path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
     command = f"{sys.executable} script.py out <&- >&- 2>&-"
-    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, timeout=60)
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, timeout=PATIENCE_SECONDS
+    )
     assert done.returncode == 0
     assert "from Python\\nfrom C\\nfrom a child" in (tmp_path / "out").read_text()
 
@@ -194,7 +196,7 @@ def test_a_driver_whose_streams_are_closed(tmp_path: Path) -> None:
 def test_the_server_itself_may_start_with_closed_streams(tmp_path: Path) -> None:
     code = "import normexp.execute.preload; open('out', 'w').write('ready')"
     command = f'{sys.executable} -c "{code}" <&- >&- 2>&-'
-    subprocess.run(["bash", "-c", command], cwd=tmp_path, timeout=60, check=True)
+    subprocess.run(["bash", "-c", command], cwd=tmp_path, timeout=PATIENCE_SECONDS, check=True)
     assert (tmp_path / "out").read_text() == "ready"
 
 
@@ -215,7 +217,7 @@ def test_descriptors_that_run_out_stop_the_workers_with_one_message(tmp_path: Pa
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
     )
     told = "cannot start a worker process: Too many open files: give fewer --jobs, or raise `ulimit -n`"
     assert (done.stdout, done.stderr) == (f"{told} []\n", "")

@@ -12,7 +12,7 @@ from functools import partial
 
 import pytest
 from clusters import Cluster, cluster
-from workloads import BAD, one_bad, paced, quick, tiny
+from workloads import BAD, ENDLESS, one_bad, paced, quick, tiny
 
 from normexp.errors import UserError
 from normexp.execute.events import Event, Finished, Progress, Started
@@ -125,10 +125,10 @@ def test_a_lost_process_costs_its_own_run(execute: Executor, fault: str, status:
 
 @every_in_processes
 def test_a_run_over_its_time_is_killed_and_its_log_tells_where_it_stood(execute: Executor) -> None:
-    start = time.monotonic()
     configs = [tiny(seed) for seed in range(4)]
+    start = time.monotonic()
     done = by_seed(execute(configs, jobs=2, timeout_seconds=1.0, work=partial(one_bad, "hang")))
-    assert 1 < time.monotonic() - start < 10
+    assert time.monotonic() - start > 1
     bad = done.pop(BAD)
     assert (bad.status, bad.error) == (Status.TIMEOUT, "not done after 1 seconds")
     assert "in one_bad" in (bad.log or "")
@@ -182,28 +182,25 @@ def test_progress_comes_while_the_run_works_and_not_too_often(execute: Executor)
 
 @every
 def test_closing_midway_ends_the_runs(execute: Executor) -> None:
-    events = execute([tiny(seed, steps=1000) for seed in range(3)], jobs=2, work=paced)
+    """They would go on for hours."""
+    events = execute([tiny(seed, steps=ENDLESS) for seed in range(3)], jobs=2, work=paced)
     while not isinstance(next(events), Progress):
         pass
-    start = time.monotonic()
     events.close()
-    assert time.monotonic() - start < 3
     assert list(events) == []
 
 
 @every
 def test_an_interrupt_reaches_the_caller_while_it_waits(execute: Executor) -> None:
-    """Also amid a wait for the next event: nothing else comes for 10 s."""
+    """Also amid a wait for the next event: the run would go on for hours."""
     with stoppable():
-        events = execute([tiny(0, steps=1000)], jobs=1, work=paced)
+        events = execute([tiny(0, steps=ENDLESS)], jobs=1, work=paced)
         while not isinstance(next(events), Progress):
             pass
         interrupt = subprocess.Popen(["bash", "-c", f"sleep 0.5; kill -INT {os.getpid()}"])
-        start = time.monotonic()
         with pytest.raises(Stopped, match="SIGINT"):
             for _ in events:
                 pass
-        assert time.monotonic() - start < 4
         interrupt.wait()
     assert list(events) == []
 

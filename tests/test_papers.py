@@ -18,7 +18,6 @@ from normexp.claims.claim import Kind, Word
 from normexp.claims.computed import calculate
 from normexp.claims.files import choose
 from normexp.claims.measures import MEASURES
-from normexp.claims.snippets import initial, initial_gradient, initial_w2, outputs
 from normexp.cli.app import app
 from normexp.config import grid
 from normexp.config.sweepfile import load
@@ -26,9 +25,10 @@ from normexp.record import SignalRow, Traces
 from normexp.results.store import Store
 from normexp.run import RunConfig
 from normexp.schemes import ONE, SCHEMES
+from normexp.texts.papers import initial, initial_gradient, initial_w2, outputs
 from normexp.views import report
 
-CONFIGS = Path(__file__).parent.parent / "configs"
+SWEEPS = {name: choose([name])[0].sweeps for name in ("article", "papers")}
 CALCULATED = {claim.check: claim for claim in choose(["papers"])[1] if claim.kind is Kind.COMPUTE}
 
 
@@ -118,8 +118,8 @@ def test_alpha_on_the_branch_is_no_deepnorm(monkeypatch: pytest.MonkeyPatch) -> 
     [("positions", ["5.2"]), ("warmup", ["2.3", "6.3"]), ("norms", ["6.2"]), ("deep", ["5.2-deep"])],
 )
 def test_sweeps_of_papers_share_runs_with_the_article(name: str, shared: list[str]) -> None:
-    own = set(grid.plan(load(CONFIGS / "papers" / f"{name}.yaml")).configs)
-    known = {run_id for stem in shared for run_id in grid.plan(load(CONFIGS / "article" / f"{stem}.yaml")).configs}
+    own = set(grid.plan(load(SWEEPS["papers"][name])).configs)
+    known = {run_id for stem in shared for run_id in grid.plan(load(SWEEPS["article"][stem])).configs}
     assert len(own & known) == {"positions": 24, "warmup": 24, "norms": 6, "deep": 9}[name]
     assert len(own - known) == {"positions": 48, "warmup": 6, "norms": 6, "deep": 0}[name]
 

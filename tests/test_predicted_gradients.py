@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from normexp.claims.snippets.initial import (
+from normexp.texts.papers.initial import (
     DEPTHS,
     SEEDS,
     first_norm_gradients,
@@ -22,7 +22,7 @@ from normexp.claims.snippets.initial import (
     times_root,
     w2_gradients,
 )
-from normexp.claims.snippets.initial_w2 import (
+from normexp.texts.papers.initial_w2 import (
     expected_gradients,
     growth_with_h,
     last_w2_gradients,

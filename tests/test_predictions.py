@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from prediction_table import table, verdicts
 
-from normexp.claims.snippets import initial
-from normexp.claims.snippets.initial import (
+from normexp.nn import branches
+from normexp.texts.papers import initial
+from normexp.texts.papers.initial import (
     DEPTHS,
     SEEDS,
     TORCH,
@@ -37,8 +38,7 @@ from normexp.claims.snippets.initial import (
     top_cosines,
     w2_gradients,
 )
-from normexp.claims.snippets.outputs import heavy_rows, largest_output, normalized, rms_statistics
-from normexp.nn import branches
+from normexp.texts.papers.outputs import heavy_rows, largest_output, normalized, rms_statistics
 
 
 def ffn_share(hidden: int) -> float:

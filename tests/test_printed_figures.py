@@ -10,8 +10,8 @@ import pytest
 from normexp.claims import trial
 from normexp.claims.claim import Word
 from normexp.claims.reading import parse
-from normexp.claims.snippets import figures
 from normexp.errors import UserError
+from normexp.texts import figures
 
 pytestmark = pytest.mark.usefixtures("alone")
 

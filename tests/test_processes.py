@@ -7,6 +7,7 @@ import errno
 import json
 import multiprocessing
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from pathlib import Path
 
 import pytest
 import workloads
+from commandline import TINY, run
+from patience import wait_until
 from workloads import tiny
 
 from normexp.execute import launch
@@ -71,7 +74,7 @@ def test_no_process_and_no_descriptor_is_left() -> None:
     list(processes([tiny(0)], jobs=1, work=workloads.quick))
     before = len(os.listdir("/dev/fd"))
     list(processes([tiny(seed) for seed in range(6)], jobs=3, work=partial(workloads.one_bad, "sigkill")))
-    events = processes([tiny(seed, steps=10_000) for seed in range(3)], jobs=3, work=workloads.paced)
+    events = processes([tiny(seed, steps=workloads.ENDLESS) for seed in range(3)], jobs=3, work=workloads.paced)
     while not isinstance(next(events), Progress):
         pass
     events.close()
@@ -81,18 +84,24 @@ def test_no_process_and_no_descriptor_is_left() -> None:
 
 @pytest.mark.parametrize("work", [workloads.stubborn, workloads.frozen])
 def test_closing_ends_workers_that_do_not_heed_sigterm(work: Work) -> None:
-    events = processes([tiny(seed, steps=10_000) for seed in range(2)], jobs=2, work=work)
-    while not isinstance(next(events), Progress):
-        pass
-    time.sleep(0.3)  # until they are frozen
-    pids = [child.pid for child in multiprocessing.active_children()]
-    start = time.monotonic()
+    events = processes([tiny(seed, steps=workloads.ENDLESS) for seed in range(2)], jobs=2, work=work)
+    begun: set[int] = set()
+    while len(begun) < 2:
+        if isinstance(event := next(events), Progress):
+            begun.add(event.config.seed)
+    pids = [child.pid or 0 for child in multiprocessing.active_children()]
+    if work is workloads.frozen and sys.platform == "linux":
+        wait_until(lambda: [state(pid) for pid in pids] == ["T", "T"])
     events.close()
-    assert time.monotonic() - start < 3
     assert len(pids) == 2
     for pid in pids:
         with pytest.raises(ProcessLookupError):
-            os.kill(pid or 0, 0)
+            os.kill(pid, 0)
+
+
+def state(pid: int) -> str:
+    """Of a process, as /proc tells it: T is stopped."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def test_the_driver_sleeps_while_it_waits() -> None:
@@ -140,13 +149,36 @@ def test_a_machine_that_starts_no_process_costs_no_run(monkeypatch: pytest.Monke
     assert multiprocessing.active_children() == []
 
 
-def test_no_space_for_a_log_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full() -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (errno.ENOSPC, "free some in the temporary folder, or name another in TMPDIR"),
+        (errno.EDQUOT, "free some in the temporary folder, or name another in TMPDIR"),
+        (errno.EROFS, "name a folder that can be written in TMPDIR"),
+        (errno.EACCES, "name a folder that can be written in TMPDIR"),
+        (errno.ENOENT, "name a folder that can be written in TMPDIR"),
+    ],
+    ids=lambda value: errno.errorcode[value] if isinstance(value, int) else "",
+)
+def test_a_temporary_folder_that_takes_no_log_is_told(code: int, advice: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(tempfile, "TemporaryFile", full)
-    with pytest.raises(LauncherError, match="No space left on device: free some in the temporary folder"):
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    with pytest.raises(LauncherError, match=f"cannot start a worker process: {os.strerror(code)}: {advice}"):
         list(processes([tiny(0)], jobs=1, work=workloads.quick))
+
+
+@pytest.mark.slow
+def test_a_temporary_folder_whose_path_is_too_long_for_a_socket_is_told(tmp_path: Path) -> None:
+    long = tmp_path / ("t" * 150)
+    long.mkdir()
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    done = run("sweep", "tiny.yaml", cwd=tmp_path, TMPDIR=str(long))
+    assert done.returncode == 1
+    told = "cannot start a worker process: AF_UNIX path too long: name a folder with a shorter path in TMPDIR"
+    assert told in done.stderr
+    assert "the same command continues" in done.stderr
 
 
 def test_a_server_that_ends_whenever_it_is_started_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,4 +81,4 @@ def test_it_counts_the_claims() -> None:
     assert f"{len(papers)} claims of papers come with it" in README
     told = (DOCS / "claims.md").read_text("utf-8")
     assert f"Each of its claims, {len(article)} of them," in told
-    assert f"\n{len(papers)} of the literature are in `papers.yaml`" in told
+    assert f"\n{len(papers)} of the literature are in `papers/claims.yaml`" in told

@@ -2,11 +2,12 @@ from pathlib import Path
 
 import pytest
 
+from normexp.claims.files import choose
 from normexp.config import grid, sweepfile
 from normexp.run import RunConfig
 from normexp.settings import SETTINGS
 
-ARTICLE = sorted((Path(__file__).parent.parent / "configs" / "article").glob("*.yaml"))
+ARTICLE = list(choose(["article"])[0].sweeps.values())
 LABELS = {setting.label: setting for setting in SETTINGS.values()}
 TABLES = [path for path in ARTICLE if path.stem in ("6.2", "6.3")]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
 
 import cases_of_networks
 import cases_of_norms
@@ -13,9 +12,9 @@ import torch
 from calculations import OWN, SPEED
 
 from normexp.claims.claim import Word
-from normexp.claims.computed import COMPUTED, calculate
-from normexp.claims.snippets import gradients, speed
+from normexp.claims.computed import COMPUTED, calculate, function_of
 from normexp.run import RunConfig
+from normexp.texts.article import gradients, speed
 from normexp.training import bench
 
 pytestmark = pytest.mark.usefixtures("alone")
@@ -29,8 +28,7 @@ def test_every_calculation_has_its_cases() -> None:
         assert holding, name
         assert failing, name
     for name in OWN:
-        subject, _, function = name.partition(".")
-        made = getattr(import_module(f"normexp.claims.snippets.{subject}"), function)
+        made = function_of(name)
         assert (made.__code__.co_varnames[1] == "figures") == COMPUTED[name].takes_figures
 
 

@@ -17,11 +17,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from patience import HOURS
+
 from normexp.execute import worker
 from normexp.execute.events import Event, Finished, Progress
 from normexp.record import RunRecord, Status
 from normexp.run import RunConfig
 
+GATE = "NORMEXP_TEST_GATE"
+ENDLESS = HOURS * 100
+"""Steps of `paced` that last for hours."""
 BAD = 1
 """The seed of the run that suffers."""
 
@@ -57,6 +62,14 @@ def paced(config: RunConfig, report: worker.Report) -> RunRecord:
     return RunRecord(config=config, status=Status.DONE, log=str(os.getpid()))
 
 
+def gated(config: RunConfig, report: worker.Report) -> RunRecord:
+    """One report; then it waits until the file that GATE names is there. Its log is its process number."""
+    report(Progress(config=config, step=1, loss=1.0, grad_norm=1.0))
+    while not os.path.exists(os.environ[GATE]):
+        time.sleep(0.01)
+    return RunRecord(config=config, status=Status.DONE, log=str(os.getpid()))
+
+
 def told(path: str, config: RunConfig, report: worker.Report) -> RunRecord:
     """`paced`, and a line in a file when it starts."""
     with open(path, "a") as file:
@@ -71,10 +84,10 @@ def stubborn(config: RunConfig, report: worker.Report) -> RunRecord:
 
 
 def silent(config: RunConfig, report: worker.Report) -> RunRecord:
-    """`stubborn`, and after its report not a word for 20 s."""
+    """`stubborn`, and after its report not a word for hours."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     record = quick(config, report)
-    time.sleep(20)
+    time.sleep(HOURS)
     return record
 
 
@@ -102,7 +115,7 @@ def _kill_dask_worker() -> None:
     for _ in range(3):
         pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     os.kill(pid, signal.SIGKILL)
-    time.sleep(20)
+    time.sleep(HOURS)
 
 
 FAULTS: Mapping[str, Callable[[], object]] = {
@@ -113,7 +126,7 @@ FAULTS: Mapping[str, Callable[[], object]] = {
     "exit 3": partial(os._exit, 3),
     "sys.exit": partial(sys.exit, 4),
     "garble": _garble,
-    "hang": partial(time.sleep, 20),
+    "hang": partial(time.sleep, HOURS),
     "kill the dask worker": _kill_dask_worker,
 }
 

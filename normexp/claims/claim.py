@@ -54,6 +54,21 @@ class Finding:
     word: Word | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Calculation:
+    """A row of a table of calculations: when it holds, and the number of figures of the text that it compares with.
+
+    `figures` is None where it takes any number of them, but at least one.
+    """
+
+    help: str
+    figures: int | None = 0
+
+    @property
+    def takes_figures(self) -> bool:
+        return self.figures != 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Citation:
     """What the source of a cited claim says, and where; `own` where the source is the text itself, elsewhere."""

@@ -6,19 +6,20 @@ import difflib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from normexp import texts
 from normexp.claims.claim import Claim, ClaimFile
 from normexp.claims.reading import load
 from normexp.config.yamlfile import nearest
 from normexp.errors import UserError
 from normexp.results import RESULTS
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(texts.__file__).parent
 DEFAULT = "article"
 
 
 def shipped() -> dict[str, Path]:
     """The claims files of the package, by name."""
-    return {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
+    return {path.parent.name: path for path in sorted(FOLDER.glob("*/claims.yaml"))}
 
 
 def choose(names: Sequence[str]) -> tuple[ClaimFile, list[Claim], bool]:

@@ -26,8 +26,6 @@ BY_KIND: Mapping[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 """Keys that a claim of each kind needs, and those that it may have, beside those of every claim."""
 SETTING = "setting"
-CHECKOUT = Path(__file__).parents[2]
-"""Where the project's own configs lie, unless it was installed without them."""
 
 
 def load(path: Path) -> ClaimFile:
@@ -96,7 +94,7 @@ class _Reader:
             word = self.source.text(item, "sweeps")
             if word is None:
                 continue
-            path = next((path / word for path in (self.path.parent, Path(), CHECKOUT) if _is_there(path / word)), None)
+            path = next((path / word for path in (self.path.parent, Path()) if _is_there(path / word)), None)
             if path is None:
                 self.source.fault(item, "sweeps", f"{word}: no such file beside this one or in the working directory")
             self.sweeps[Path(word).stem] = path or Path(word)

@@ -13,6 +13,7 @@ from normexp.claims.checks import CHECKS, Takes
 from normexp.claims.claim import Claim, ClaimFile, Finding, Kind, Selection
 from normexp.claims.computed import calculate
 from normexp.claims.evidence import QUICK_OVERRIDES, Evidence, plans
+from normexp.claims.files import called
 from normexp.claims.findings import Mismatch, Thin
 from normexp.claims.reading import SETTING
 from normexp.claims.verdict import Verdict, judge
@@ -20,7 +21,8 @@ from normexp.config.groups import scaled_values
 from normexp.errors import UserError
 from normexp.keys import as_typed
 from normexp.plan import LABEL, Plan
-from normexp.run import KEYS
+from normexp.run import KEYS, RunConfig
+from normexp.work import selected
 
 
 def judged(file: ClaimFile, claims: Iterable[Claim], out: Path, *, scale: float = 1.0) -> list[Verdict]:
@@ -61,10 +63,24 @@ def work(
             yield plan, only
 
 
+def missing(
+    file: ClaimFile, claims: Iterable[Claim], out: Path, scale: float = 1.0, *, alone: bool = False
+) -> tuple[list[RunConfig], int]:
+    """The runs that claims read and that have no current result under `out`, and how many they read in all."""
+    evidence, needed, lacking = Evidence(out), set(), {}
+    for plan, only in work(file, claims, scale, alone=alone):
+        records = evidence.records(plan)
+        for run_id in selected(plan, only):
+            needed.add(run_id)
+            if run_id not in records or not records[run_id].usable:
+                lacking[run_id] = plan.configs[run_id]
+    return list(lacking.values()), len(needed)
+
+
 def commands(file: ClaimFile, claim: Claim, out: Path, scale: float = 1.0) -> list[str]:
-    """What a shell is told to make a claim's runs, or its calculation, again."""
+    """The shell commands that repeat a claim's runs or its calculation, from any folder."""
     if claim.kind is Kind.COMPUTE:
-        return [f"normexp claims {shlex.quote(str(file.path))} {shlex.quote(claim.id)}{plugins.options()}"]
+        return [f"normexp claims {shlex.quote(called(file))} {shlex.quote(claim.id)}{plugins.options()}"]
     quick = "" if scale == 1.0 else f" {' '.join(QUICK_OVERRIDES)} --scale {scale:g}"
     return [
         f"normexp sweep {shlex.quote(str(file.sweeps[stem]))}{quick} --out {shlex.quote(str(out))}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import replace
@@ -63,6 +64,7 @@ def claims(
     Exits with 3 where a verdict on full runs differs from the one that the file expects.
     """
     from normexp.claims import acceptance, trial
+    from normexp.claims.claim import Word
     from normexp.claims.evidence import QUICK_SCALE
     from normexp.claims.files import beside, choose, folder_of
     from normexp.cli.jsonout import show_json
@@ -101,6 +103,11 @@ def claims(
         show(view.detail(verdicts[0], trial.commands(file, verdicts[0].claim, folder, shortened), folder))
     elif not json:
         show(view.listing(verdicts, file.title))
+    if not json and any(verdict.word is Word.NOT_ENOUGH for verdict in verdicts):
+        asked = ["normexp", "claims", *(names or ()), "--run"]
+        asked += [] if shortened == 1.0 else ["--quick"] if shortened == QUICK_SCALE else ["--scale", f"{shortened:g}"]
+        asked += ["--out", str(out)] if out else []
+        _tell_missing(file, chosen, shortened, options, asked, one)
     refused = None
     if accept:
         try:
@@ -119,6 +126,31 @@ def claims(
         raise refused
     differs = any(verdict.differs for verdict in verdicts)
     raise typer.Exit(failed or (EXIT_VERDICT_DIFFERS if differs else 0))
+
+
+def _tell_missing(
+    file: ClaimFile, chosen: list[Claim], scale: float, options: Options, asked: list[str], one: bool
+) -> None:
+    """Say how many runs are missing, how long they take, and what to run. Without missing runs, say nothing."""
+    from normexp import estimate, plugins
+    from normexp.claims import trial
+    from normexp.claims.files import called, shipped
+    from normexp.cli.show import show
+    from normexp.execute.executors import workers_to_count_on
+    from normexp.labels import duration, plural
+    from normexp.results import library
+    from normexp.views import claims as view
+
+    lacking, needed = trial.missing(file, chosen, options.out, scale, alone=one)
+    if not lacking:
+        return
+    jobs = workers_to_count_on(options.jobs, options.scheduler)
+    seconds, _ = estimate.seconds(lacking, library.records(options.out).values(), jobs)
+    name = called(file)
+    packed = name if scale == 1.0 and name in shipped() and not library.packs(options.out) else ""
+    takes = f"about {duration(seconds)} with {plural(jobs, 'worker')}"
+    command = shlex.join(asked) + plugins.options()
+    show(view.missing(len(lacking), needed, options.out, takes, command, packed_elsewhere=packed))
 
 
 def _restore(folder: Path) -> None:

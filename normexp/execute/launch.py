@@ -39,8 +39,13 @@ ADVICE = {
     errno.ENOSPC: "free some in the temporary folder, or name another in TMPDIR",
     errno.EDQUOT: "free some in the temporary folder, or name another in TMPDIR",
     errno.ENOENT: "name a folder that can be written in TMPDIR",
+    errno.EACCES: "name a folder that can be written in TMPDIR",
+    errno.EROFS: "name a folder that can be written in TMPDIR",
+    errno.ENAMETOOLONG: "name a folder with a shorter path in TMPDIR",
 }
 """What helps, by what the system said."""
+SOCKET_NAME_TOO_LONG = "AF_UNIX path too long"
+"""Python's words, without an error number, where the temporary folder's path leaves no room for a socket's name."""
 
 
 class LauncherError(UserError):
@@ -55,7 +60,8 @@ def launcher_errors() -> Iterator[None]:
     except (ConnectionError, EOFError) as fault:
         raise LauncherError("cannot start a worker process: the fork server that starts them ends itself") from fault
     except OSError as fault:
-        advice = f": {ADVICE[fault.errno]}" if fault.errno in ADVICE else ""
+        code = errno.ENAMETOOLONG if str(fault) == SOCKET_NAME_TOO_LONG else fault.errno
+        advice = f": {ADVICE[code]}" if code in ADVICE else ""
         raise LauncherError(f"cannot start a worker process: {fault.strerror or fault}{advice}") from fault
 
 

@@ -8,7 +8,7 @@ import errno
 import os
 import socket
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from normexp.errors import UserError
@@ -19,8 +19,19 @@ ADVICE = {
     errno.EEXIST: "remove what stands in its place",
     errno.ENOTDIR: "remove the file that stands in the place of a folder",
     errno.ELOOP: "remove the symbolic link",
+    errno.ENAMETOOLONG: "use a shorter name",
+    errno.EACCES: "change its permissions, or use another folder",
+    errno.EPERM: "change its permissions, or use another folder",
+    errno.EROFS: "use a folder on another file system",
+    errno.ENOSPC: "free some space, or use another disk",
+    errno.EDQUOT: "free some of your quota, or use another disk",
+    errno.EFBIG: "raise the limit that `ulimit -f` shows",
+    errno.EIO: "check the disk",
+    errno.ESTALE: "the file server no longer knows it: run the command again",
 }
 """What helps, by what the system said."""
+NOT_SUPPORTED = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
+"""What a file system says that has no fsync, of folders or at all: a power cut may then lose the last files."""
 
 
 class StorageError(UserError):
@@ -32,8 +43,11 @@ class NotFollowed(UserError):
 
 
 @contextlib.contextmanager
-def storage_errors(path: Path, doing: str = "write") -> Iterator[None]:
-    """Turn an OSError, or a name that the file system's encoding lacks, into a StorageError about `path`."""
+def storage_errors(path: Path, doing: str = "write", advice: Mapping[int, str] = ADVICE) -> Iterator[None]:
+    """Turn an OSError, or a name that the file system's encoding lacks, into a StorageError about `path`.
+
+    `advice` says what helps, by error number.
+    """
     try:
         yield
     except UnicodeEncodeError as error:
@@ -43,8 +57,8 @@ def storage_errors(path: Path, doing: str = "write") -> Iterator[None]:
             "give the sweep another name, or set a UTF-8 locale (LC_ALL=C.UTF-8)"
         ) from error
     except OSError as error:
-        advice = f" ({ADVICE[error.errno]})" if error.errno in ADVICE else ""
-        raise StorageError(f"cannot {doing} {path}: {error.strerror or error}{advice}") from error
+        helps = f" ({advice[error.errno]})" if error.errno is not None and error.errno in advice else ""
+        raise StorageError(f"cannot {doing} {path}: {error.strerror or error}{helps}") from error
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
@@ -57,7 +71,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
             with temporary.open("wb") as file:
                 file.write(data)
                 file.flush()
-                os.fsync(file.fileno())
+                _sync(file.fileno())
             temporary.replace(path)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -131,9 +145,17 @@ def sync_folder(folder: Path) -> None:
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        _sync(handle)
     finally:
         os.close(handle)
+
+
+def _sync(handle: int) -> None:
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in NOT_SUPPORTED:
+            raise
 
 
 def _remove_of_the_dead(path: Path) -> None:

@@ -78,7 +78,10 @@ def listing(verdicts: Sequence[Verdict], title: str) -> RenderableType:
 
 
 def detail(verdict: Verdict, commands: Sequence[str], folder: Path) -> RenderableType:
-    """One claim: what it says, the verdict, what each setting shows, its runs in `folder`, what repeats it."""
+    """One claim: what it says, the verdict, what each setting shows, its runs in `folder`, what repeats it.
+
+    Without enough runs there is nothing to repeat: `missing` then says what to run.
+    """
     claim = verdict.claim
     lines = [f"{claim.text}.", f"Stated: {claim.stated} (in {claim.section}; {claim.place})."]
     parts: list[RenderableType] = [Encodable(claim.id, "bold"), *map(Encodable, lines)]
@@ -98,8 +101,23 @@ def detail(verdict: Verdict, commands: Sequence[str], folder: Path) -> Renderabl
         rows = tuple((run_id, finding.setting) for finding in verdict.findings for run_id in finding.run_ids)
         parts.append(Uncut(TextTable(title="Runs", header=("run", "setting"), rows=rows)))
         parts += [Encodable("One of them:"), f"normexp explain {rows[0][0]} --out {quote(str(folder))}"]
-    parts += [Encodable("Repeat it:"), *commands] if commands else []
+    parts += [Encodable("Repeat it:"), *commands] if commands and verdict.word is not Word.NOT_ENOUGH else []
     return Group(*(Encodable(part, soft=True) if isinstance(part, str) else part for part in parts))
+
+
+def missing(lacking: int, needed: int, folder: Path, duration: str, command: str, *, packed_elsewhere: str) -> str:
+    """Which runs are missing, and the commands that supply them.
+
+    `packed_elsewhere` is the claims file's name where the project's repository holds packed runs of it, else empty.
+    """
+    lines = [
+        f"{folder} lacks {lacking} of the {plural(needed, 'run')} that this needs. To run them ({duration}):",
+        command,
+    ]
+    if packed_elsewhere:
+        source = f"the results/{packed_elsewhere} folder of normexp's repository, which holds packed runs,"
+        lines.append(f"Or copy {source} to {folder}. Then repeat this command.")
+    return "\n".join(lines)
 
 
 def as_data(file: ClaimFile, verdicts: Sequence[Verdict]) -> dict[str, Any]:

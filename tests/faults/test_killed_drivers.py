@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from commands import program
 from nursery import Nursery
+from patience import HOURS, wait_until
 from sweeps import ONE, TWO, Run, arguments, finished, leftovers, numbers, sweep, write_configs
 from test_drivers import driver, session, wait_until_gone
 
@@ -118,7 +119,7 @@ def test_kills_at_random_moments_of_a_sweep(nursery: Nursery, undisturbed: Path,
 
 
 BEGAN = "import ctypes, pathlib, sys, time; pathlib.Path(__file__).with_name('began').touch()\n"
-DEEP = "import ctypes; ctypes.PyDLL(None).sleep(9)\n"
+DEEP = f"import ctypes; ctypes.PyDLL(None).sleep({HOURS})\n"
 """As a large library is loaded: the interpreter's lock is held, and no thread has a turn."""
 JUST_BEGUN = "import sys\nif 'forkserver' in sys.orig_argv[-1]:\n    " + BEGAN + "    time.sleep(1.5)\n"
 
@@ -133,17 +134,14 @@ def test_a_driver_killed_while_its_server(modules: dict[str, str], tmp_path: Pat
         (tmp_path / f"{name}.py").write_text(text)
     path = os.pathsep.join([str(tmp_path), str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")])
     with driver(tmp_path, "paced", PYTHONPATH=path) as process:
-        deadline = time.monotonic() + 60
-        while not (tmp_path / "began").exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until((tmp_path / "began").exists)
         process.kill()
-        wait_until_gone(process.pid, 3)
+        wait_until_gone(process.pid)
 
 
 @pytest.mark.slow
 def test_a_killed_driver_of_processes_leaves_none_of_them(undisturbed: Path, tmp_path: Path) -> None:
-    """The program as it is installed, with two workers; three seconds after the kill none of its processes lives."""
+    """The program as it is installed, with two workers; soon after the kill none of its processes lives."""
     moments = random.Random(SEED)
     folder = prepared(tmp_path / "folder", undisturbed)
     program = [sys.executable, "-m", "normexp", "sweep", f"{folder}/{TWO}.yaml", "--out", f"{folder}/results", "-j2"]
@@ -159,7 +157,7 @@ def test_a_killed_driver_of_processes_leaves_none_of_them(undisturbed: Path, tmp
             time.sleep(delay)
             done = driving.poll() is not None
             driving.kill()
-            wait_until_gone(driving.pid, 3)
+            wait_until_gone(driving.pid)
             assert session(driving.pid) == [], f"seed {SEED}: killed after {delay} s"
         killed += not done
         if done:

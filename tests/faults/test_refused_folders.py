@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,8 +56,8 @@ def test_a_folder_whose_modes_forbid_it(closed: str, folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["list", "report", "explain", "repro", "pack", "convert", "sweep"])
 @pytest.mark.parametrize("closed", ["one", "one/runs", "one/runs/*", "one/runs/*/run.json", "one/manifest.json"])
-def test_what_may_not_be_read_is_told(command: str, closed: str, folder: Path) -> None:
-    finished(program, folder, ONE)
+def test_what_may_not_be_read_is_told(command: str, closed: str, folder: Path, undisturbed: Path) -> None:
+    shutil.copytree(undisturbed / "results" / ONE, folder / "results" / ONE)
     run_id = sorted(os.listdir(folder / "results/one/runs"))[0]
     (path,) = [path for path in (folder / "results").glob(closed) if "*" not in closed or run_id in str(path)]
     given = {
@@ -72,6 +74,12 @@ def test_what_may_not_be_read_is_told(command: str, closed: str, folder: Path) -
     ended = program(command, *given[command], cwd=folder, obeys_modes=True)
     path.chmod(mode)
     assert "Traceback" not in ended.err
+    if command == "pack" and closed.startswith("one/runs"):  # it packs the others, and says which it left out
+        assert ended.code == 1, ended.err
+        assert re.search(rf"^warning: \S*{run_id}\S* cannot be used .*Permission denied", ended.err, re.MULTILINE)
+        others = 0 if closed == "one/runs" else 1
+        assert f"runs.tar.xz: {others} run{'s' * (others != 1)}, " in ended.out
+        return
     assert ended.code in (0, 2), ended.err
     if ended.code:
         assert "results" in ended.err

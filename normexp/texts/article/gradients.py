@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from normexp.claims.claim import Finding
-from normexp.claims.snippets.figures import Seen
-from normexp.claims.snippets.printed import Make, in_settings, setting
 from normexp.run import RunConfig
+from normexp.texts.article.printed import Make, in_settings, setting
+from normexp.texts.figures import Seen
 from normexp.training.inspection import matrix_gradient_sizes
 from normexp.training.signal import hooked
 from normexp.training.trainer import Trainer

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from normexp.claims.claim import Finding
-from normexp.claims.snippets.figures import circumstances, plain
 from normexp.nn.norms import make_norm
 from normexp.run import RunConfig
+from normexp.texts.figures import circumstances, plain
 
 WIDTH = 512
 SIZES = [float(2**power) for power in range(16)]

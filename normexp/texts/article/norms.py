@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from normexp.claims.claim import Finding
-from normexp.claims.snippets.figures import Figures, beside, contradiction, plain
-from normexp.claims.snippets.printed import PostLNBlock, PreLNBlock, norm
+from normexp.texts.article.printed import PostLNBlock, PreLNBlock, norm
+from normexp.texts.figures import Figures, beside, contradiction, plain
 from normexp.training.trainer import parameter_count
 
 TOLERANCE = 5e-6

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from normexp.claims.claim import Finding
-from normexp.claims.snippets.figures import Figures, Seen, circumstances, contradiction, plain
-from normexp.claims.snippets.printed import PreLNBlock, ToyDeepNet, norm, setting
 from normexp.nn.network import build
 from normexp.norms import NORMS
+from normexp.texts.article.printed import PreLNBlock, ToyDeepNet, norm, setting
+from normexp.texts.figures import Figures, Seen, circumstances, contradiction, plain
 
 PRINTED = "in the code of 6.1"
 

@@ -7,8 +7,8 @@ import math
 import torch
 
 from normexp.claims.claim import Finding
-from normexp.claims.snippets.figures import Figures, beside, circumstances, contradiction
-from normexp.claims.snippets.printed import norm
+from normexp.texts.article.printed import norm
+from normexp.texts.figures import Figures, beside, circumstances, contradiction
 
 WIDTH, LAYERS, STD = 64, 20, 0.3
 SCALED_STD = STD / math.sqrt(WIDTH)

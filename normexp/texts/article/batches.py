@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from normexp.claims.claim import Finding
-from normexp.claims.snippets.figures import Figures, beside, contradiction, plain
-from normexp.claims.snippets.printed import norm
+from normexp.texts.article.printed import norm
+from normexp.texts.figures import Figures, beside, contradiction, plain
 
 SEED, WIDTH, LENGTHS = 1, 64, (5, 12, 30, 200)
 

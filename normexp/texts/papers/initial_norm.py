@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from normexp.claims.claim import Finding
-from normexp.claims.snippets import outputs
-from normexp.claims.snippets.figures import plain
+from normexp.texts.figures import plain
+from normexp.texts.papers import outputs
 
 ROUNDING = 1e-12
 """Of float64, with room."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from torch import nn
 
 from normexp.claims.claim import Finding
-from normexp.claims.snippets.figures import circumstances
-from normexp.claims.snippets.printed import setting
 from normexp.nn.block import Block
 from normexp.nn.network import Network, build
 from normexp.run import RunConfig
+from normexp.texts.article.printed import setting
+from normexp.texts.figures import circumstances
 from normexp.training.inspection import inspect_trainer
 from normexp.training.trainer import Trainer
 

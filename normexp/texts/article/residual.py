@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from normexp.claims.claim import Finding
-from normexp.claims.snippets.figures import Figures, beside, circumstances, plain
+from normexp.texts.figures import Figures, beside, circumstances, plain
 
 SEED, WIDTH, LAYERS = 3, 64, 20
 F = Callable[[Tensor], Tensor]

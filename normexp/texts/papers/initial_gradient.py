@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from normexp.claims.claim import Finding
 from normexp.claims.findings import Difference
-from normexp.claims.snippets import initial, initial_w2
-from normexp.claims.snippets.figures import circumstances
-from normexp.claims.snippets.sample import NETWORK, SERIES, ends, row, seeds_of, told
+from normexp.texts.figures import circumstances
+from normexp.texts.papers import initial, initial_w2
+from normexp.texts.papers.sample import NETWORK, SERIES, ends, row, seeds_of, told
 
 FLAT = 1.5
 """Top over bottom within this factor of 1 counts as flat."""

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from normexp.claims.claim import Finding
-from normexp.claims.snippets.figures import Seen, circumstances, plain
-from normexp.claims.snippets.printed import norm
 from normexp.nn.network import Network, build
 from normexp.run import RunConfig
+from normexp.texts.article.printed import norm
+from normexp.texts.figures import Seen, circumstances, plain
 from normexp.training.convert import ROUNDING, convert
 from normexp.training.fold import Converted, dropped, folded, to_layer_norm
 from normexp.training.trainer import Trainer

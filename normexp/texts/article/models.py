@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from normexp import models
 from normexp.claims.claim import Finding, Word
-from normexp.claims.snippets.figures import plain
 from normexp.labels import listed
 from normexp.models import Model
+from normexp.texts.figures import plain
 
 TIMELINE = {
     "Transformer": ("LN", "post", "none"),

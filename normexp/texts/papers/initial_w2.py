@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from normexp.claims.snippets.initial import DEPTHS, geometric, network
 from normexp.run import RunConfig
 from normexp.tasks import Batch
+from normexp.texts.papers.initial import DEPTHS, geometric, network
 from normexp.training.flat import float64_norm
 from normexp.training.signal import hooked
 from normexp.training.threads import thread_count

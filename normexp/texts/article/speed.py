@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import torch
 
 from normexp.claims.claim import Finding
-from normexp.claims.snippets.figures import Figures, plain
 from normexp.run import RunConfig
+from normexp.texts.figures import Figures, plain
 from normexp.training.bench import CANDIDATES, REFERENCE, interleaved, steps
 
 HANDWRITTEN, OWN = "handwritten", "normexp"

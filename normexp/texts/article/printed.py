@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from normexp import settings
 from normexp.claims.claim import NOTHING, Finding
-from normexp.claims.snippets.figures import Seen, circumstances
 from normexp.keys import Value
 from normexp.nn.norms import make_norm
 from normexp.run import RunConfig
+from normexp.texts.figures import Seen, circumstances
 
 SETTINGS: Mapping[str, Mapping[str, Value]] = MappingProxyType(
     {setting.label: setting.keys for setting in reversed(list(settings.SETTINGS.values()))}

@@ -7,11 +7,11 @@ import math
 import torch
 
 from normexp.claims.claim import Finding
-from normexp.claims.snippets.figures import Figures, Seen, circumstances, contradiction, plain
 from normexp.nn.branches import Attention
 from normexp.nn.network import build
 from normexp.nn.qk import QK_NORMS
 from normexp.run import RunConfig
+from normexp.texts.figures import Figures, Seen, circumstances, contradiction, plain
 from normexp.training.trainer import parameter_count
 
 

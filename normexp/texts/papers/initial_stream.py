@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Sequence
 
 from normexp.claims.claim import Finding
-from normexp.claims.snippets import initial
-from normexp.claims.snippets.sample import NETWORK, SERIES, ends, row, seeds_of, told
+from normexp.texts.papers import initial
+from normexp.texts.papers.sample import NETWORK, SERIES, ends, row, seeds_of, told
 
 ENDS = "L = 4 and 40"
 SQUARE = NETWORK.replace("hidden 128", "hidden 64")

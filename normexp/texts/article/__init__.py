@@ -1,0 +1,1 @@
+"""An article on normalization and residual connections: its claims, sweeps and calculations."""

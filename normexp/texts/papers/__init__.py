@@ -1,0 +1,1 @@
+"""Papers on normalization: their claims, sweeps and calculations."""
