@@ -70,11 +70,17 @@ def show_dry_run(plan: Plan, options: Options) -> None:
     seconds, basis = estimate.seconds(work.todo, library.records(options.out).values(), jobs)
     show(
         f"{plan.name}: {plural(points, 'point')}, {plural(runs, 'run')}, {points - runs} redundant",
+        *excluded_lines(whole),
         *([shards.share(plan)] if plan.shard else []),
         f"{ended_text(work.done, work.failed)}, {len(work.reusable)} in other sweeps, {len(work.todo)} to do{again}",
         f"about {duration(seconds)} with {plural(jobs, 'worker')} ({basis})",
         f"folder: {store.folder}",
     )
+
+
+def excluded_lines(plan: Plan) -> list[str]:
+    """How many points each entry of `exclude` removes, a line each."""
+    return [f"exclude {found.entry} removes {plural(found.points, 'point')}" for found in plan.excluded]
 
 
 def execute_collapse(plan: Plan, options: Options) -> int:

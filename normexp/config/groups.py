@@ -149,7 +149,7 @@ class _GroupReader:
         if not nodes and node.value:
             self.unread.update(KEYS)
         for group_node in nodes:
-            axes = self._axes(group_node, where)
+            axes = self._axes(group_node, where, paired=True)
             counts = {axis.count for axis in axes.values()}
             if len(counts) > 1:
                 lengths = ", ".join(f"{name} has {axis.count}" for name, axis in axes.items())
@@ -158,10 +158,10 @@ class _GroupReader:
             elif axes:
                 self.zips.append(axes)
 
-    def _axes(self, node: yaml.Node, where: str) -> dict[str, Axis]:
+    def _axes(self, node: yaml.Node, where: str, *, paired: bool = False) -> dict[str, Axis]:
         axes = {}
         for entry in self._keys(node, where):
-            axis = read_axis(self.source, entry.node, f"{where}.{entry.key}", KEYS[entry.key])
+            axis = read_axis(self.source, entry.node, f"{where}.{entry.key}", KEYS[entry.key], paired=paired)
             if axis is not None:
                 axes[entry.key] = axis
             else:

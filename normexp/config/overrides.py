@@ -97,7 +97,7 @@ def _slug(value: str, axis: Axis) -> str:
     """The values in one spelling; what builds an axis, as it was typed."""
     if value.startswith("{") or axis.count > 20:
         return re.sub(r"[^A-Za-z0-9.+-]+", "-", value).strip("-")
-    return ",".join(as_typed(item) for item in axis)
+    return ",".join(dict.fromkeys(as_typed(item) for item in axis))
 
 
 def apply(override: Override, group: Group, notes: Notes) -> Group:
