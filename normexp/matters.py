@@ -77,7 +77,7 @@ AUTO_READS: Mapping[str, tuple[str, Callable[[RunConfig], bool]]] = {
 
 def applying(run: RunConfig, autos: Collection[str]) -> frozenset[str]:
     """Return the keys of which another value could give another run; `autos` are the keys asked for as `auto`."""
-    keys = {name for name in run.mattering() if NARROWER.get(name, lambda run: True)(run)}
+    keys = {name for name in run.mattering() if name not in NARROWER or NARROWER[name](run)}
     reads = (AUTO_READS[name] for name in autos)
     return frozenset(keys | {name for name, when in reads if when(run)})
 

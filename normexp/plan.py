@@ -64,8 +64,8 @@ class Exclusion:
 class Plan:
     """A sweep expanded: its points in order, the keys that vary, and the distinct runs that answer them.
 
-    `excluded` tells, of a plan just expanded, what its config leaves out. That of a `shard` has the points of its runs alone, and the plan of the `whole` sweep. `argv`: the command that
-    began its folder, if it comes from one.
+    That of a `shard` has the points of its runs alone, and the plan of the `whole` sweep. `argv`: the command that
+    began its folder, if it comes from one. `excluded`: what `exclude` removes, of a plan just expanded.
     """
 
     name: str

@@ -63,17 +63,16 @@ def test_numbers_are_read_as_the_key_says() -> None:
     assert (sweep.name, sweep.title) == ("1e3", "1e3")
 
 
-def test_equal_values_are_one_point_and_a_warning() -> None:
-    sweep = parsed('grid:\n  norm: [none, None, null, ~, "none"]\n  lr: [1e-3, 1E-3]')
-    (group,) = sweep.groups
-    assert list(group.grid["norm"]) == ["none"]
-    assert list(group.grid["lr"]) == [1e-3]
+def test_repeated_values_of_a_grid_are_warned_of_and_those_of_a_zip_are_ordinary() -> None:
+    sweep = parsed(
+        'grid:\n  norm: [none, None, null, ~, "none"]\n  lr: [1e-3, 1E-3]\nzip: {seed: [0, 0], depth: [1, 2]}'
+    )
     assert sweep.warnings == (
-        "c.yaml:2: grid.norm: none and None are both none: one point",
-        "c.yaml:2: grid.norm: none and null are both none: one point",
-        "c.yaml:2: grid.norm: none and ~ are both none: one point",
-        "c.yaml:2: grid.norm: none stands twice: one point",
-        "c.yaml:3: grid.lr: 1e-3 and 1E-3 are both 0.001: one point",
+        "c.yaml:2: grid.norm: none and None are both none",
+        "c.yaml:2: grid.norm: none and null are both none",
+        "c.yaml:2: grid.norm: none and ~ are both none",
+        "c.yaml:2: grid.norm: none is listed twice",
+        "c.yaml:3: grid.lr: 1e-3 and 1E-3 are both 0.001",
     )
 
 

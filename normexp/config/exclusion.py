@@ -46,7 +46,8 @@ class Removals:
 
     def removes(self, structure: Structure, values: Mapping[str, Value]) -> bool:
         """Count a point, whose keys have these values as asked, and return whether an entry removes it."""
-        return any([entry.removes(structure, values) for entry in self._entries])  # every entry counts the point
+        removed = [entry.removes(structure, values) for entry in self._entries]  # every entry counts the point
+        return any(removed)
 
     def exclusions(self) -> Iterator[Exclusion]:
         """Yield each entry with the points that it removes."""

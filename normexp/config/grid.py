@@ -34,8 +34,8 @@ def count(sweep: Sweep) -> Count:
 def plan(sweep: Sweep, *, max_runs: int = MAX_RUNS) -> Plan:
     """Expand a sweep. The last axis of the file varies fastest; zip groups come before the grid.
 
-    Duplicate points, of equal values under one label, are dropped, and a warning says how many. Raises UserError, before anything is built, for more than
-    `max_runs` runs or ten times as many points; and for values that clash.
+    Duplicate points, of equal values under one label, are dropped, and a warning says how many. Raises UserError,
+    before anything is built, for more than `max_runs` runs or ten times as many points; and for values that clash.
     """
     structures = Structures(sweep.origin)
     total = counting.count(sweep.groups, structures)
