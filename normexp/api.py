@@ -8,6 +8,7 @@ that started them. Ctrl-C stores what has finished, and the same call goes on fr
 from __future__ import annotations
 
 import signal
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from normexp import plugins
 from normexp.config import given, grid
 from normexp.config.yamlfile import nearest
-from normexp.errors import UserError
+from normexp.errors import ConfigWarning, UserError
 from normexp.execute.events import Event, Finished, Progress
 from normexp.execute.executors import chosen
 from normexp.execute.worker import Job
@@ -149,12 +150,15 @@ def sweep(
     `overrides` are texts, "steps=100". `jobs` runs at a time, by default as many as there are processors.
     `shard`, "2/4", makes that share of the runs, in a folder of its own.
     `plugin` files are loaded for the rest of the process. With `progress`, the command's live view on standard
-    error, or whoever follows it.
+    error, or whoever follows it. What the command prints as a warning, such as how many duplicate points were dropped,
+    is issued as a ConfigWarning.
 
     Raises UserError for bad input, before anything is written; and where the disk is full or no worker can be started.
     """
     _load(plugin)
     plan = grid.plan(given.read(config, _listed(overrides), scale=scale), max_runs=max_runs)
+    for text in plan.warnings:
+        warnings.warn(text, ConfigWarning, stacklevel=2)
     if shard is not None:
         plan = plan.part(parse(shard))
     options = Options(

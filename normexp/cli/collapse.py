@@ -12,7 +12,7 @@ import typer
 
 from normexp.cli import options as common
 from normexp.errors import UserError
-from normexp.keys import Value
+from normexp.keys import Value, with_point
 from normexp.run import KEYS
 from normexp.settings import SETTINGS
 
@@ -44,7 +44,9 @@ def _collapse(
     complaints = []
     for name, text in keys.items():
         if text is not None and ("," in text or text.startswith("[")):
-            several = "collapse takes one value; `normexp sweep` takes several"
+            decimal = with_point(text)
+            several = f"for a decimal write {decimal}" if decimal else "`normexp sweep` takes several"
+            several = f"collapse takes one value; {several}"
             complaints.append(f"--{_option(name)} {text}: {several}")
         elif text is not None:
             try:
