@@ -16,7 +16,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from normexp import plugins
+from normexp import feasibility, plugins
 from normexp.config import given, grid
 from normexp.config.yamlfile import nearest
 from normexp.errors import ConfigWarning, UserError
@@ -29,7 +29,7 @@ from normexp.results import RESULTS
 from normexp.results.store import MANIFEST, Store
 from normexp.run import KEYS, RunConfig
 from normexp.shard import parse
-from normexp.sweep import Listener, check_tasks, run_sweep
+from normexp.sweep import Listener, check_memory, check_tasks, run_sweep
 from normexp.views import report as reports
 from normexp.views import tables
 from normexp.views.report import Report
@@ -61,11 +61,15 @@ def run(
     `plain`: every step by autograd. `executor`: "processes", "inline" or "dask"; the last with the address of its
     `scheduler`, or "local". `progress` is called some times a second while it trains.
 
-    Raises UserError where the task has nothing to learn, has an infinite reference loss or does not fit into memory, or
-    the executor is unknown, or has not what it needs.
+    Raises UserError where no run can be made with these values, or it does not fit into memory; where the task has
+    nothing to learn or an infinite reference loss; and where the executor is unknown, or has not what it needs.
     """
     _load(plugin)
     config = config if isinstance(config, RunConfig) else _config(config)
+    feasibility.refuse([config])
+    for text in feasibility.warnings([config]):
+        warnings.warn(text, ConfigWarning, stacklevel=2)
+    check_memory([config], scheduler)
     job = Job(plugins.loaded(), plain=plain, losses=check_tasks([config]))
     execute = chosen(executor, scheduler)
     events = execute([config.canonical()], jobs=1, timeout_seconds=timeout_seconds, work=job)

@@ -34,7 +34,7 @@ def _collapse(
 
     As a Transformer with lr 1e-2 by default. When nothing collapses, it says so.
     """
-    from normexp.cli.show import execute_collapse
+    from normexp.cli.show import execute_collapse, say
     from normexp.collapse import plan_of
     from normexp.work import Options
 
@@ -64,7 +64,10 @@ def _collapse(
         plain=plain,
         argv=tuple(sys.argv),
     )
-    raise typer.Exit(execute_collapse(plan_of(setting, given), options))
+    plan = plan_of(setting, given)
+    for warning in plan.warnings:
+        say(f"warning: {warning}")
+    raise typer.Exit(execute_collapse(plan, options))
 
 
 def _option(name: str) -> str:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import yaml
 
+from normexp import feasibility
 from normexp.config import counting
 from normexp.config.counting import Count
 from normexp.config.exclusion import Removals
 from normexp.config.groups import Group
 from normexp.config.structure import FREE, Structure, Structures
 from normexp.config.sweepfile import Sweep, parse
-from normexp.errors import UserError
+from normexp.errors import UserError, at_most
+from normexp.feasibility import MOST_TOLD
 from normexp.keys import Value
 from normexp.labels import plural
 from normexp.plan import SEED, Plan, Point, Published
@@ -35,7 +37,8 @@ def plan(sweep: Sweep, *, max_runs: int = MAX_RUNS) -> Plan:
     """Expand a sweep. The last axis of the file varies fastest; zip groups come before the grid.
 
     Duplicate points, of equal values under one label, are dropped, and a warning says how many. Raises UserError,
-    before anything is built, for more than `max_runs` runs or ten times as many points; and for values that clash.
+    before anything is built, for more than `max_runs` runs or ten times as many points; and for values that clash or
+    that no run survives.
     """
     structures = Structures(sweep.origin)
     total = counting.count(sweep.groups, structures)
@@ -51,6 +54,7 @@ def plan(sweep: Sweep, *, max_runs: int = MAX_RUNS) -> Plan:
     for group in sweep.groups:
         builder.add(group)
     structures.fail_on_clashes()
+    feasibility.refuse(builder.runs, sweep.origin)
     if not builder.points:
         raise UserError(f"{sweep.origin}: exclude leaves no point: loosen it, or drop it")
     points = tuple(builder.points)
@@ -143,8 +147,14 @@ class _Builder:
                 self._keep(group.label, structure, values)
         self.removals.append(removals)
 
+    @property
+    def runs(self) -> Collection[RunConfig]:
+        """The distinct runs."""
+        return self._runs.values()
+
     def warnings(self) -> Iterator[str]:
         """What is legal, but perhaps not meant."""
+        yield from at_most(feasibility.warnings(self.runs), MOST_TOLD)
         for removals in self.removals:
             yield from removals.warnings()
         if self._duplicates:
