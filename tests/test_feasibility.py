@@ -104,7 +104,7 @@ def test_what_was_found_to_fail_does_not_pass(values: dict[str, Any], plain: boo
 
 @pytest.mark.slow
 @given(values=configs, plain=st.booleans())
-@settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_what_passes_validation_does_not_fail(values: dict[str, Any], plain: bool) -> None:
     check_that_it_ends_as_done(values, plain)
 

@@ -49,6 +49,8 @@ def _is_file(config: str) -> bool:
 def _as_yaml(config: Mapping[str, Any]) -> str:
     try:
         return yaml.safe_dump(_plain(config), sort_keys=False, allow_unicode=True)
+    except ValueError as fault:
+        raise UserError(f"{ORIGIN}: {fault}") from fault
     except yaml.YAMLError as fault:
         raise UserError(f"{ORIGIN}: {fault.args[-1]!r} has no form in YAML: write numbers, words and lists") from fault
 
