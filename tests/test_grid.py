@@ -218,6 +218,10 @@ def test_excluding_everything_is_refused() -> None:
             ["exclude {beta1: 0.9} removes no point; beta1 matters only when: optimizer: adam, adamw"],
         ),
         (
+            "grid: {optimizer: [adam, sgd], beta1: [0.9, 0.5]}\nexclude: {optimizer: sgd, beta1: 0.9}",
+            ["exclude {optimizer: sgd, beta1: 0.9} removes no point; beta1 matters only when: optimizer: adam, adamw"],
+        ),
+        (
             "base: {beta1: 0.9}\ngrid: {optimizer: [adam, sgd], seed: [0, 1]}\nexclude: {beta1: 0.9}",
             ["exclude {beta1: 0.9} removes every point with optimizer: adam"],
         ),

@@ -14,7 +14,10 @@ from normexp.run import KEYS
 
 @dataclass(slots=True)
 class _Entry:
-    """One entry: the points it removes, the keys of it that never applied, and values of other axes by what is left."""
+    """One entry: the points it removes, and the values of other axes that go with them, or stay.
+
+    `idle` are keys that kept it from removing a point of its values, since they do not apply there.
+    """
 
     where: Mapping[str, Value]
     others: tuple[str, ...]
@@ -25,8 +28,10 @@ class _Entry:
     kept_values: set[tuple[str, Value]] = field(default_factory=set)
 
     def removes(self, structure: Structure, values: Mapping[str, Value]) -> bool:
-        self.idle -= structure.applying
-        removed = all(structure.agrees(name, wanted, values[name]) for name, wanted in self.where.items())
+        equal = all(structure.equal(name, wanted, values[name]) for name, wanted in self.where.items())
+        idle = self.where.keys() - structure.applying if equal else ()
+        removed = equal and not idle
+        self.idle.update(idle)
         found = ((name, values[name]) for name in self.others)
         if removed:
             self.points += 1
@@ -42,7 +47,7 @@ class Removals:
 
     def __init__(self, group: Group) -> None:
         self._label = group.label
-        self._entries = [_Entry(where=part, others=_others(group, part), idle=set(part)) for part in group.exclude]
+        self._entries = [_Entry(where=part, others=_others(group, part)) for part in group.exclude]
 
     def removes(self, structure: Structure, values: Mapping[str, Value]) -> bool:
         """Count a point, whose keys have these values as asked, and return whether an entry removes it."""
@@ -58,8 +63,8 @@ class Removals:
         """Yield a warning for each entry that removes nothing, or more than it names."""
         for entry in self._entries:
             if not entry.points:
-                idle = [f"; {name} matters only when: {KEYS[name].matters_when}" for name in entry.where]
-                reasons = [text for name, text in zip(entry.where, idle, strict=True) if name in entry.idle]
+                idle = (name for name in entry.where if name in entry.idle)
+                reasons = [f"; {name} matters only when: {KEYS[name].matters_when}" for name in idle]
                 yield f"exclude {self._text(entry)} removes no point{''.join(reasons)}"
             elif not entry.kept:
                 yield f"exclude {self._text(entry)} removes every point{' of its entry' if self._label else ''}"

@@ -38,13 +38,14 @@ class Structure:
         return KEYS[name].canonical(value, name in self.mattering)
 
     def agrees(self, name: str, wanted: Value, value: Value) -> bool:
-        """Whether the key applies to the point, and the point's value of it is the wanted one.
+        """Whether the key applies to the point, and the point's value of it, as asked, is the wanted one."""
+        return name in self.applying and self.equal(name, wanted, value)
 
-        `value` is as asked: `auto` agrees with what it stands for, and a value with its synonyms (a warm-up of 1 with
-        0). A value of a key that does not apply agrees with nothing, whatever its neutral value.
+    def equal(self, name: str, wanted: Value, value: Value) -> bool:
+        """Whether the point's value of a key, as asked, is the wanted one, applied or not.
+
+        `auto` equals what it stands for, and a value its synonyms: a warm-up of 1 is one of 0.
         """
-        if name not in self.applying:
-            return False
         same = KEYS[name].synonyms
         wanted, value = same.get(wanted, wanted), same.get(value, value)
         return wanted in (value, self.resolved.get(name, value))
