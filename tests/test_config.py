@@ -106,6 +106,8 @@ published: [{where: {warmup: 200}, text: 2.0, source: s}]
     assert (group.base, list(group.grid["warmup"])) == ({"steps": 300, "eval_every": 50}, [0, 0, 20])
     assert (group.exclude, sweep.published[0].where) == (({"warmup": 0},), {"warmup": 20})
     assert sweep.folder == "c+scale=0.1"
+    assert sweep.warnings == ("exclude warmup: 4: at scale 0.1 it removes warmup: 0 as well",)
+    assert parsed(text, scale=0.5).warnings == ()
     (tiny,) = parsed(text, scale=1e-9).groups
     assert (tiny.base, list(tiny.grid["warmup"])) == ({"steps": 1, "eval_every": 1}, [0, 0, 0])
     for scale in (0.0, -1.0, float("nan"), float("inf")):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import yaml
@@ -17,6 +18,8 @@ from normexp.run import KEYS
 SECTIONS = ("base", "grid", "zip", "exclude")
 SCALED = ("steps", "warmup", "eval_every")
 """Keys that are counted in updates, and shrink together."""
+MOST_COMPARED = 1000
+"""Values of an axis that are compared with those of `exclude`, where a scale may make them equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +54,17 @@ class Group:
         """The one value of a key that does not vary, as asked for."""
         default: Value = KEYS[name].default
         return self.base.get(name, default)
+
+    def merged(self, scale: float) -> Iterator[str]:
+        """Yield a warning for each entry of `exclude` that, once scaled, removes values that it does not name."""
+        axes = {name: axis for dimension in self.dimensions for name, axis in dimension.items() if name in SCALED}
+        for part in self.exclude:
+            for name in part.keys() & axes.keys():
+                few = itertools.islice(axes[name], MOST_COMPARED)
+                same = _scaler(name, scale)
+                others = {value for value in few if value != part[name] and same(value) == same(part[name])}
+                for other in sorted(others, key=float):
+                    yield f"exclude {name}: {part[name]}: at scale {scale:g} it removes {name}: {other} as well"
 
     def scaled(self, scale: float) -> Group:
         """The same group with everything that is counted in updates multiplied."""

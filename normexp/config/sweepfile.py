@@ -74,6 +74,7 @@ def parse(text: str, *, origin: str, stem: str = "sweep", overrides: Sequence[st
         raise UserError(*bounded([*notes.complaints, *clashes(groups, Structures(origin, notes.unread))]))
     published = reader.published
     if scale != 1.0:
+        notes.warnings += [warning for group in groups for warning in group.merged(scale)]
         groups = [group.scaled(scale) for group in groups]
         published = [replace(figure, where=scaled_values(figure.where, scale)) for figure in published]
     return Sweep(
