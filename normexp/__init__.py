@@ -11,16 +11,27 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from normexp.api import SweepResult, load, run, sweep
-    from normexp.errors import UserError
+    from normexp.errors import ConfigWarning, UserError
     from normexp.record import Outcome, RunRecord, Status
     from normexp.run import RunConfig
 
 __version__ = "0.1.0"
-__all__ = ["Outcome", "RunConfig", "RunRecord", "Status", "SweepResult", "UserError", "load", "run", "sweep"]
+__all__ = [
+    "ConfigWarning",
+    "Outcome",
+    "RunConfig",
+    "RunRecord",
+    "Status",
+    "SweepResult",
+    "UserError",
+    "load",
+    "run",
+    "sweep",
+]
 
 _HOMES = {
     "RunConfig": "normexp.run",
-    "UserError": "normexp.errors",
+    **dict.fromkeys(("ConfigWarning", "UserError"), "normexp.errors"),
     **dict.fromkeys(("Outcome", "RunRecord", "Status"), "normexp.record"),
     **dict.fromkeys(("SweepResult", "load", "run", "sweep"), "normexp.api"),
 }

@@ -8,6 +8,7 @@ that started them. Ctrl-C stores what has finished, and the same call goes on fr
 from __future__ import annotations
 
 import signal
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -15,10 +16,10 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from normexp import plugins
+from normexp import feasibility, plugins
 from normexp.config import given, grid
 from normexp.config.yamlfile import nearest
-from normexp.errors import UserError
+from normexp.errors import ConfigWarning, UserError
 from normexp.execute.events import Event, Finished, Progress
 from normexp.execute.executors import chosen
 from normexp.execute.worker import Job
@@ -28,7 +29,7 @@ from normexp.results import RESULTS
 from normexp.results.store import MANIFEST, Store
 from normexp.run import KEYS, RunConfig
 from normexp.shard import parse
-from normexp.sweep import Listener, check_tasks, run_sweep
+from normexp.sweep import Listener, check_memory, check_tasks, run_sweep
 from normexp.views import report as reports
 from normexp.views import tables
 from normexp.views.report import Report
@@ -60,11 +61,15 @@ def run(
     `plain`: every step by autograd. `executor`: "processes", "inline" or "dask"; the last with the address of its
     `scheduler`, or "local". `progress` is called some times a second while it trains.
 
-    Raises UserError where the task has nothing to learn, has an infinite reference loss or does not fit into memory, or
-    the executor is unknown, or has not what it needs.
+    Raises UserError where no run can be made with these values, or it does not fit into memory; where the task has
+    nothing to learn or an infinite reference loss; and where the executor is unknown, or has not what it needs.
     """
     _load(plugin)
     config = config if isinstance(config, RunConfig) else _config(config)
+    feasibility.refuse([config])
+    for text in feasibility.warnings([config]):
+        warnings.warn(text, ConfigWarning, stacklevel=2)
+    check_memory([config], scheduler)
     job = Job(plugins.loaded(), plain=plain, losses=check_tasks([config]))
     execute = chosen(executor, scheduler)
     events = execute([config.canonical()], jobs=1, timeout_seconds=timeout_seconds, work=job)
@@ -149,12 +154,15 @@ def sweep(
     `overrides` are texts, "steps=100". `jobs` runs at a time, by default as many as there are processors.
     `shard`, "2/4", makes that share of the runs, in a folder of its own.
     `plugin` files are loaded for the rest of the process. With `progress`, the command's live view on standard
-    error, or whoever follows it.
+    error, or whoever follows it. What the command prints as a warning, such as how many duplicate points were dropped,
+    is issued as a ConfigWarning.
 
     Raises UserError for bad input, before anything is written; and where the disk is full or no worker can be started.
     """
     _load(plugin)
     plan = grid.plan(given.read(config, _listed(overrides), scale=scale), max_runs=max_runs)
+    for text in plan.warnings:
+        warnings.warn(text, ConfigWarning, stacklevel=2)
     if shard is not None:
         plan = plan.part(parse(shard))
     options = Options(

@@ -9,7 +9,7 @@ from normexp.bisection import Finding, Number, Span
 from normexp.config.groups import Group
 from normexp.config.sweepfile import Sweep
 from normexp.errors import UserError
-from normexp.keys import Value
+from normexp.keys import Key, Value
 from normexp.run import KEYS
 
 SEEDS = 3
@@ -169,10 +169,8 @@ def _end(axis: str, text: str) -> Number:
 
 
 def _resolution(row: EdgeAxis, text: str) -> Number:
-    try:
-        value = int(text) if row.whole else float(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not a {'whole ' * row.whole}number") from None
+    value = Key(kind=int if row.whole else float, default=1, neutral=1, help="").parse(text)
+    assert isinstance(value, int | float)
     if row.whole and not value >= 1:
         raise ValueError(f"{text} is a difference of whole numbers: it must be at least 1")
     if not row.whole and not FINEST_RATIO <= value < float("inf"):

@@ -21,6 +21,10 @@ class UserError(Exception):
         super().__init__("\n".join(self.complaints))
 
 
+class ConfigWarning(UserWarning):
+    """Input that is valid, but perhaps not what was meant."""
+
+
 def at_most(texts: Sequence[str], most: int, more: str = "and {} more") -> list[str]:
     """The first of many texts, and how many more there are."""
     rest = len(texts) - most

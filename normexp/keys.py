@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+import unicodedata
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -15,6 +16,8 @@ Value = int | float | bool | str
 
 _INT = re.compile(r"[+-]?(0|[1-9][0-9]*)\Z")
 _FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\Z")
+_MINUSES = dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212\ufe63\uff0d"), "-")
+"""Characters that word processors and web pages put for a minus."""
 _BOOLS = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
 MOST = 10**300
 """The largest size of any number, which a float can hold."""
@@ -96,7 +99,11 @@ class Key:
         return self.check(self._number(text))
 
     def check(self, value: Any) -> Value:
-        """A value of Python type, checked and brought to the key's type. Raises ValueError."""
+        """Check a Python value, or a scalar of NumPy's, and return it in the key's type. Raises ValueError.
+
+        No digit is lost: `np.float32(1e-3)` is 0.0010000000474974513, which is not 1e-3.
+        """
+        value = plain_scalar(value)
         if self.choices is not None:
             return self._choice("none" if value is None else value)
         if self.kind is bool:
@@ -165,13 +172,44 @@ class Key:
             if digits[:1] == "0" and digits[1:2].isdigit():
                 raise ValueError(f"{text!r} starts with 0, which YAML reads as an octal number: write it without the 0")
             return float(text)
-        if re.match(r"[+-]?[0-9]+,[0-9]+\Z", text):
-            raise ValueError(
-                f"{text!r} has a decimal comma: write {text.replace(',', '.')}, or [{text}] for two values"
+        if decimal := with_point(text):
+            raise ValueError(f"{text!r} has a decimal comma: write {decimal}, or [{text}] for two values")
+        if (typed := _in_ascii(text)) != text:
+            what = (
+                "a typographic minus" if typed == text.translate(_MINUSES) else "characters that are not plain digits"
             )
+            raise ValueError(f"{text!r} has {what}: write {typed}")
         if re.match(r"[0-9]+(:[0-9]+)+\Z", text):
             raise ValueError(f"{text!r} is a base-60 number to YAML: write it in plain digits")
         raise ValueError(f"{text!r} is not a number")
+
+
+def plain_scalar(value: Any) -> Any:
+    """Return a scalar of NumPy's, or an array of no axes, as the Python value that is equal to it; others unchanged.
+
+    Raises ValueError for a number of more digits than a float holds.
+    """
+    if getattr(value, "shape", None) != () or not hasattr(value, "item"):
+        return value
+    found = value.item()
+    if type(found) is not type(value):
+        return found
+    if float(value) != value:  # np.longdouble gives itself
+        raise ValueError(f"{value!r} has more digits than a float holds: write float(...) of it")
+    return float(value)
+
+
+def with_point(text: str) -> str:
+    """Return a number that is written with a decimal comma with a point instead; empty for any other text."""
+    comma = re.fullmatch(r"([+-]?[0-9]+),([0-9]+([eE][+-]?[0-9]+)?)", _in_ascii(text))
+    return f"{comma[1]}.{comma[2]}" if comma else ""
+
+
+def _in_ascii(text: str) -> str:
+    """Return the number that a text in look-alike characters was meant for; a text that is none unchanged."""
+    typed = unicodedata.normalize("NFKC", text.translate(_MINUSES)).strip()
+    typed = "".join(str(unicodedata.decimal(c, c)) for c in typed)
+    return typed if _INT.match(typed) or _FLOAT.match(typed) or "," in typed else text
 
 
 def near_to(word: str, words: Collection[str]) -> str:

@@ -5,7 +5,7 @@ A key matters, besides, wherever a row in use declares that it reads it (`keys_o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from normexp.norms import NORMS, Norm
@@ -54,6 +54,32 @@ def keys_of_rows(run: RunConfig) -> frozenset[str]:
 
 def _rounds_norms(run: RunConfig) -> bool:
     return run.dtype != "float32" and _normalizes(run)
+
+
+def places_a_norm(run: RunConfig) -> bool:
+    """Whether the scheme has a site for a norm, whichever norm the run asks for."""
+    return run.depth > 0 and SCHEMES[run.position].opens_a_door(run)
+
+
+def needs_final_norm(run: RunConfig) -> bool:
+    """Whether `final_norm: auto` stands for the norm of the blocks."""
+    return run.depth == 0 or SCHEMES[run.position].final_norm
+
+
+NARROWER: Mapping[str, Callable[[RunConfig], bool]] = {"norm": places_a_norm}
+"""Keys that stay in a run's identity where they change nothing, and when they do change something."""
+AUTO_READS: Mapping[str, tuple[str, Callable[[RunConfig], bool]]] = {
+    "final_norm": ("norm", needs_final_norm),
+    "pos_embed": ("mixer", lambda run: True),
+}
+"""Keys that may be `auto`; the key whose value `auto` depends on, and when it does."""
+
+
+def applying(run: RunConfig, autos: Collection[str]) -> frozenset[str]:
+    """Return the keys of which another value could give another run; `autos` are the keys asked for as `auto`."""
+    keys = {name for name in run.mattering() if name not in NARROWER or NARROWER[name](run)}
+    reads = (AUTO_READS[name] for name in autos)
+    return frozenset(keys | {name for name, when in reads if when(run)})
 
 
 BLOCKS: Mapping[str, Any] = {"matters": has_blocks, "matters_when": "depth > 0"}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from normexp.config.yamlfile import nearest
 from normexp.errors import UserError
-from normexp.keys import Value
+from normexp.keys import Value, with_point
 from normexp.plan import LABEL
 from normexp.run import KEYS
 
@@ -24,11 +24,12 @@ def parse(texts: Sequence[str]) -> dict[str, list[Value]]:
         elif key not in KEYS:
             complaints.append(f"only {text}: {key} is no key: {nearest(key, [LABEL, *KEYS])}")
         else:
-            for value in values.split(","):
-                try:
-                    found.setdefault(key, []).append(KEYS[key].parse(value))
-                except ValueError as fault:
-                    complaints.append(f"only {text}: {fault}")
+            try:
+                found.setdefault(key, []).extend([KEYS[key].parse(value) for value in values.split(",")])
+            except ValueError as fault:
+                decimal = with_point(values)
+                hint = f"; {values} is two values: for a decimal write {key}={decimal}" if decimal else ""
+                complaints.append(f"only {text}: {fault}{hint}")
     if complaints:
         raise UserError(*complaints)
     return found

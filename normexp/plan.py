@@ -53,11 +53,19 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Exclusion:
+    """An entry of `exclude` as it is written, and how many points it removes, whatever other entries remove."""
+
+    entry: str
+    points: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """A sweep expanded: its points in order, the keys that vary, and the distinct runs that answer them.
 
     That of a `shard` has the points of its runs alone, and the plan of the `whole` sweep. `argv`: the command that
-    began its folder, if it comes from one.
+    began its folder, if it comes from one. `excluded`: what `exclude` removes, of a plan just expanded.
     """
 
     name: str
@@ -72,6 +80,7 @@ class Plan:
     shard: Shard | None = None
     whole: Plan | None = None
     argv: tuple[str, ...] = field(default=(), compare=False)
+    excluded: tuple[Exclusion, ...] = field(default=(), compare=False)
 
     @property
     def configs(self) -> dict[str, RunConfig]:

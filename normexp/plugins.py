@@ -9,6 +9,7 @@ ever loaded.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import math
 import shlex
 import sys
@@ -168,13 +169,30 @@ def _faults(plugin: Plugin, table: Registry[Any], name: str, row: Any) -> Iterat
             yield f"{table.noun} {name!r}: {_told(plugin, fault)}"
 
 
+def _check_call(name: str, function: Any, *parameters: str) -> None:
+    """Raise ValueError where a function cannot be called with these parameters, in this order."""
+    wanted = f"write lambda {', '.join(parameters)}: ..."
+    if not callable(function):
+        raise ValueError(f"{name} is {function!r}, which cannot be called: {wanted}")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # of what is written in C, Python may not know
+        return
+    try:
+        signature.bind(*parameters)
+    except TypeError:
+        raise ValueError(f"{name} takes {signature}, and is called with ({', '.join(parameters)}): {wanted}") from None
+
+
 def _try_norm(row: Norm) -> None:
     _check_keys(row.keys, KEYS)
     if row.make is None:
         raise ValueError("its row has no make: write Norm(make=lambda width, run: ..., help=..., source=...)")
+    _check_call("make", row.make, "width", "run")
     module = row.make(TRIED_WIDTH, Reading(RunConfig(), row.keys))
     if not hasattr(module, "named_parameters"):
         raise ValueError(f"make gave a {type(module).__name__}, not a torch.nn.Module")
+    _check_call("its module's forward", module.forward, "x")
     x = sys.modules["torch"].ones(2, 3, TRIED_WIDTH)  # loaded, since the module is of it
     y = module(x)
     if getattr(y, "shape", None) != x.shape:
@@ -184,16 +202,27 @@ def _try_norm(row: Norm) -> None:
 
 def _try_scheme(row: Scheme) -> None:
     _check_keys(row.keys, INTERACTING)
+    if not isinstance(row.gains, Mapping):
+        raise ValueError(f"gains is {row.gains!r}: write a dict of role and lambda depth: ...")
     strange = [name for name, scale in row.scales("ffn").items() if not isinstance(scale, Scale)]
     strange += [f"gains of {role!r}" for role in row.gains if role not in ROLES]
+    _check_call("doors", row.doors, "site")
     if strange:
         raise ValueError(f"{', '.join(strange)}: write scales as Scale(...), and gains of {', '.join(ROLES)}")
+    for name, scale in row.scales("ffn").items():
+        _check_call(f"the value of the scale {name}", scale.value, "site")
+    for role, gain in row.gains.items():
+        _check_call(f"the gain of {role!r}", gain, "depth")
     for depth in TRIED_DEPTHS:
         for site in row.sites(RunConfig(depth=depth)):
             try:
                 doors, constants = row.doors(site), row.constants(site)
             except KeyError as fault:
                 raise ValueError(f"reads the key {fault}: name it in keys=frozenset({{{fault}}})") from fault
+            if not isinstance(doors, frozenset | set):
+                raise ValueError(
+                    f"doors gave {doors!r} at {site}: write a set of doors, such as frozenset({{'before'}})"
+                )
             unknown = sorted(set(doors) - set(DOORS))
             if unknown:
                 raise ValueError(f"opens {', '.join(map(str, unknown))}: doors are {', '.join(DOORS)}")
@@ -203,6 +232,8 @@ def _try_scheme(row: Scheme) -> None:
 
 
 def _check_keys(keys: Iterable[str], known: Iterable[str]) -> None:
+    if isinstance(keys, str):
+        raise ValueError(f"keys is the text {keys!r}: write frozenset({{{keys!r}}})")
     unknown = sorted(set(keys) - set(known))
     if unknown:
         raise ValueError(f"keys: {', '.join(map(str, unknown))}: it may read {', '.join(known)}")

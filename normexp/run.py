@@ -26,6 +26,7 @@ from normexp.matters import (
     block_norm,
     has_blocks,
     keys_of_rows,
+    needs_final_norm,
 )
 from normexp.norms import NORMS
 from normexp.schemes import SCHEMES, first_like
@@ -183,8 +184,7 @@ class RunConfig:
 
     def _resolve(self) -> None:
         if self.final_norm == "auto":
-            needed = self.depth == 0 or SCHEMES[self.position].final_norm
-            object.__setattr__(self, "final_norm", self.norm if needed else "none")
+            object.__setattr__(self, "final_norm", self.norm if needs_final_norm(self) else "none")
         if self.pos_embed == "auto":
             object.__setattr__(self, "pos_embed", "none" if self.mixer == "linear" else "learned")
 

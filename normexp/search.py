@@ -35,6 +35,7 @@ class Search:
         self._cells: dict[Number, Cells] = {}
         low, high = self._at(question.span.low), self._at(question.span.high)
         self._warnings = tuple(dict.fromkeys((*low.warnings, *high.warnings)))
+        self.excluded = low.excluded
         self._alike = {_without(question.axis, point.config) for point in high.points}
         self.axes = tuple(axis for axis in high.axes if axis not in (question.axis, SEED))
         self._asked: dict[Place, set[Number]] = {place: set() for place in self._cells_at(question.span.low)}

@@ -7,9 +7,10 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from normexp import plugins
+from normexp import feasibility, plugins
 from normexp.errors import EXIT_RUNS_FAILED, UserError
 from normexp.estimate import longest_first
+from normexp.execute import machine
 from normexp.execute.events import Event, Finished
 from normexp.execute.executors import chosen, jobs_or_default
 from normexp.execute.launch import LauncherError
@@ -80,12 +81,27 @@ def check_tasks(configs: Iterable[RunConfig]) -> dict[TaskName, Losses]:
     return losses
 
 
+def check_memory(configs: Iterable[RunConfig], scheduler: str | None = None) -> None:
+    """Raise UserError where a run needs more memory than this machine has, unless a scheduler elsewhere has it made."""
+    memory = machine.memory_bytes()
+    if memory is None or scheduler not in (None, "local"):
+        return
+    largest = max(configs, key=feasibility.least_bytes, default=None)
+    if largest is not None and (needed := feasibility.least_bytes(largest)) > memory:
+        raise UserError(
+            f"a run of depth {largest.depth}, width {largest.width}, hidden {largest.hidden}, batch {largest.batch} and"
+            f" seq_len {largest.seq_len} needs at least {needed / 2**30:.3g} GiB of memory, and this machine has"
+            f" {memory / 2**30:.3g} GiB: make it smaller"
+        )
+
+
 def check(plan: Plan, options: Options) -> dict[TaskName, Losses]:
     """Everything that can be refused before anything is written; what `check_tasks` found. Raises UserError."""
     chosen(options.executor, options.scheduler)
     jobs_or_default(options.jobs, options.scheduler)
     if options.executor == "inline" and options.timeout_seconds is not None:
         raise UserError("timeout: the inline executor has no process to stop: use executor processes")
+    check_memory(plan.configs.values(), options.scheduler)
     losses = check_tasks(plan.configs.values())
     selected(plan, options.only)
     return losses

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from enum import StrEnum
 from pathlib import Path
 
 import numpy as np
@@ -95,6 +96,64 @@ def test_a_config_is_a_path_a_text_or_a_dict(tmp_path: Path) -> None:
     assert all(plan.points == plans[0].points and plan.folder == "axes+steps=10" for plan in plans)
     assert [point.config.lr for point in plans[0].points] == [1e-3, 1e-3, 1e-2, 1e-2]
     assert grid.plan(given.read("base: {depth: 2}")).points[0].config.depth == 2
+
+
+def test_numpy_values_stand_anywhere_in_a_dict() -> None:
+    told = {
+        "base": {"depth": np.int64(2), "residual": np.bool_(False), "norm": np.str_("rms"), "eps": np.float32(1e-3)},
+        "zip": {"seed": np.array([0, 1, 0, 1]), "lr": np.array([1e-3, 1e-3, 1e-2, 1e-2], dtype=np.float32)},
+        "exclude": {"lr": np.float32(1e-3), "seed": np.uint8(1)},
+    }
+    points = grid.plan(given.read(told)).points
+    rates = [float(np.float32(rate)) for rate in (1e-3, 1e-2, 1e-2)]
+    assert [(point.config.seed, point.config.lr) for point in points] == [*zip((0, 0, 1), rates, strict=True)]
+    (one,) = {(point.config.depth, point.config.residual, point.config.norm, point.config.eps) for point in points}
+    assert one == (2, False, "rms", 0.0010000000474974513)
+    listed = {"base": {"depth": np.longdouble(2)}, "grid": {"norm": [Norms.RMS, "ln"], "lr": [np.float64(0.1)]}}
+    assert [point.config.norm for point in grid.plan(given.read(listed)).points] == ["rms", "ln"]
+    with pytest.raises(normexp.UserError, match="has more digits than a float holds"):
+        given.read({"base": {"lr": np.longdouble(1) / 3}})
+
+
+class Norms(StrEnum):
+    """Words of someone's own."""
+
+    RMS = "rms"
+
+
+def test_numpy_scalars_make_the_run_of_a_sweep(swept: normexp.SweepResult) -> None:
+    asked = {name: np.array(value)[()] for name, value in TINY.items()} | {
+        "norm": np.str_("none"),
+        "lr": np.float64(0.01),
+    }
+    assert normexp.run(asked, executor="inline").result == swept.read(normexp.RunConfig(**asked).run_id).result
+
+
+def test_a_path_may_look_like_yaml_and_a_text_like_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("d/lr: high/c.yaml", "a: b"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("name: c\nbase: {depth: 3}")
+        assert grid.plan(given.read(name)).points[0].config.depth == 3
+    with pytest.raises(normexp.UserError, match=r"lr: low/c.yaml: no such file"):
+        given.read("lr: low/c.yaml")
+    assert grid.plan(given.read("base: {depth: 3}")).points[0].config.depth == 3
+    assert grid.plan(given.read(f"title: {'x' * 5000}")).points[0].config.depth == 20
+    with pytest.raises(normexp.UserError, match="gird: unknown key"):
+        given.read("gird: {depth: 3}")
+
+
+def test_a_sweep_pairs_first_and_warns_of_what_it_drops(tmp_path: Path) -> None:
+    told = {"base": {**TINY, "depth": 0}, "zip": {"seed": [0, 1, 0, 1, 1], "lr": [1e-3, 1e-3, 1e-2, 1e-2, 1e-2]}}
+    with pytest.warns(normexp.ConfigWarning, match="dropped 1 duplicate point"):
+        made = normexp.sweep(told, out=tmp_path, executor="inline")
+    assert list(zip(made.points["seed"], made.points["lr"], strict=True)) == [
+        (0, 1e-3),
+        (1, 1e-3),
+        (0, 1e-2),
+        (1, 1e-2),
+    ]
+    assert len(made.records) == 4
 
 
 @pytest.mark.parametrize(

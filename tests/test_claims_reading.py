@@ -101,6 +101,68 @@ def test_all_faults_come_at_once(folder: Path) -> None:
     assert faults(folder, GOOD + GOOD) == ["mine.yaml:14: claims[2].id: mine.equal stands twice, first at mine.yaml:3"]
 
 
+def test_a_claim_that_cannot_be_made_is_still_read_to_its_end(folder: Path) -> None:
+    bad = GOOD.replace("kind: sweep", "kind: sweeps").replace('    section: "1"\n', "").replace("seeds: 2", "seeds: 0")
+    bad = bad.replace("rl: 1e-2", "lr: 1e-2").replace("sweeps: pairs", "sweeps: pair").replace("only when", "perhaps")
+    assert [told.partition(": ")[2].partition(": ")[0] for told in faults(folder, bad)] == [
+        "claims[1]",
+        "claims[1].kind",
+        "claims[1].seeds",
+        "claims[1].runs.sweeps",
+        "claims[1].expected",
+    ]
+    bad = GOOD.replace("    check: close\n", "").replace("where: {lr: [1e-3]", "where: {lr: [x]").replace("1e-2", "y")
+    assert [told.partition(": ")[2][:45] for told in faults(folder, bad)] == [
+        "claims[1]: a sweep claim lacks check",
+        "claims[1].runs.where.lr, value 1 of 1: 'x' is",
+        "claims[1].elsewhere.at a high rate.lr: 'y' is",
+    ]
+    cited = '  - {id: a, section: "1", text: t, stated: s, kind: cited, says: [], agrees: maybe}\n'
+    assert [told.partition(": ")[2][:40] for told in faults(folder, cited)] == [
+        "claims[1]: a cited claim lacks source",
+        "claims[1].says: takes one value, not a l",
+        "claims[1].agrees: 'maybe' is neither tru",
+    ]
+
+
+def test_a_duplicate_id_is_told_whatever_else_is_wrong_with_either_claim(folder: Path) -> None:
+    for first, second in (
+        (GOOD, GOOD.replace("close", "closer")),
+        (GOOD.replace("close", "closer"), GOOD),
+        (GOOD.replace("kind: sweep", "kind: x"), GOOD.replace("    check: close\n", "")),
+    ):
+        place = 2 + len(first.splitlines()) + 1
+        twice = f"mine.yaml:{place}: claims[2].id: mine.equal stands twice, first at mine.yaml:3"
+        told = faults(folder, first + second)
+        assert twice in told
+        assert len(told) == 2 + ("kind: x" in first)
+
+
+def test_two_sweeps_of_one_name_are_refused(folder: Path) -> None:
+    (folder / "more").mkdir()
+    (folder / "more" / "pairs.yaml").write_text(SWEEP)
+    (told,) = faults(folder, GOOD, HEAD.replace("pairs.yaml", "pairs.yaml, more/pairs.yaml"))
+    assert told == "mine.yaml:1: sweeps: more/pairs.yaml: pairs.yaml is called pairs too: rename one file"
+
+
+def test_faults_of_all_sweep_files_come_at_once(folder: Path) -> None:
+    for name in ("pairs", "other"):
+        (folder / f"{name}.yaml").write_text(SWEEP.replace("depth", "dept"))
+    file = read(folder, GOOD, HEAD.replace("pairs.yaml", "pairs.yaml, other.yaml"))
+    with pytest.raises(UserError) as caught:
+        plans(file, ("pairs", "other"))
+    assert [complaint.partition("dept")[0].rpartition("/")[2] for complaint in caught.value.complaints] == [
+        "pairs.yaml:2: base.",
+        "other.yaml:2: base.",
+    ]
+
+
+def test_settings_of_the_file_are_those_of_sweep_claims_alone(folder: Path) -> None:
+    compute = '  - {id: a, section: "1", text: t, stated: s, kind: cited, source: s, says: s, agrees: yes}\n'
+    file = read(folder, GOOD + compute, "settings: [a, b]\n" + HEAD)
+    assert [claim.settings for claim in file.claims] == [("a", "b"), ("",)]
+
+
 def test_faults_of_the_file_itself(folder: Path) -> None:
     assert faults(folder, "", "") == ["mine.yaml: the file is empty: write at least claims"]
     assert faults(folder, "", "name: x\n") == ["mine.yaml:1: lacks claims"]

@@ -63,17 +63,16 @@ def test_numbers_are_read_as_the_key_says() -> None:
     assert (sweep.name, sweep.title) == ("1e3", "1e3")
 
 
-def test_equal_values_are_one_point_and_a_warning() -> None:
-    sweep = parsed('grid:\n  norm: [none, None, null, ~, "none"]\n  lr: [1e-3, 1E-3]')
-    (group,) = sweep.groups
-    assert list(group.grid["norm"]) == ["none"]
-    assert list(group.grid["lr"]) == [1e-3]
+def test_repeated_values_of_a_grid_are_warned_of_and_those_of_a_zip_are_ordinary() -> None:
+    sweep = parsed(
+        'grid:\n  norm: [none, None, null, ~, "none"]\n  lr: [1e-3, 1E-3]\nzip: {seed: [0, 0], depth: [1, 2]}'
+    )
     assert sweep.warnings == (
-        "c.yaml:2: grid.norm: none and None are both none: one point",
-        "c.yaml:2: grid.norm: none and null are both none: one point",
-        "c.yaml:2: grid.norm: none and ~ are both none: one point",
-        "c.yaml:2: grid.norm: none stands twice: one point",
-        "c.yaml:3: grid.lr: 1e-3 and 1E-3 are both 0.001: one point",
+        "c.yaml:2: grid.norm: none and None are both none",
+        "c.yaml:2: grid.norm: none and null are both none",
+        "c.yaml:2: grid.norm: none and ~ are both none",
+        "c.yaml:2: grid.norm: none is listed twice",
+        "c.yaml:3: grid.lr: 1e-3 and 1E-3 are both 0.001",
     )
 
 
@@ -107,6 +106,8 @@ published: [{where: {warmup: 200}, text: 2.0, source: s}]
     assert (group.base, list(group.grid["warmup"])) == ({"steps": 300, "eval_every": 50}, [0, 0, 20])
     assert (group.exclude, sweep.published[0].where) == (({"warmup": 0},), {"warmup": 20})
     assert sweep.folder == "c+scale=0.1"
+    assert sweep.warnings == ("exclude warmup: 4: at scale 0.1 it removes warmup: 0 as well",)
+    assert parsed(text, scale=0.5).warnings == ()
     (tiny,) = parsed(text, scale=1e-9).groups
     assert (tiny.base, list(tiny.grid["warmup"])) == ({"steps": 1, "eval_every": 1}, [0, 0, 0])
     for scale in (0.0, -1.0, float("nan"), float("inf")):

@@ -114,6 +114,18 @@ FAULTS: list[tuple[str, list[str]]] = [
     ("name: a/b\nbase: {depth: 2}", ["c.yaml:1: name: 'a/b' must not hold a path separator"]),
     ('name: "a\\0b"\nbase: {depth: 2}', ["must not hold a path separator or a control character"]),
     ("name: .a\nbase: {depth: 2}", ["must not start with a dot"]),
+    *(
+        (f"name: 'a{mark}b'\nbase: {{depth: 2}}", [f"cannot name a folder on every system: leave out {mark}"])
+        for mark in '<>:"|?*'
+    ),
+    ("name: 'lr:*'\nbase: {depth: 2}", ["c.yaml:1: name: 'lr:*' cannot name a folder on every system: leave out * :"]),
+    *(
+        (f"name: {name}\nbase: {{depth: 2}}", ["cannot name a folder on every system: write another"])
+        for name in ("CON", "nul.txt", "com¹", "LPT3 .x", "conout$")
+    ),
+    ("grid:\n  lr: 1e−3", ["c.yaml:2: grid.lr: '1e−3' has a typographic minus: write 1e-3"]),
+    ("grid: {lr: [1e–3, 1e-2]}", ["c.yaml:1: grid.lr, value 1 of 2: '1e–3' has a typographic minus: write 1e-3"]),
+    ("grid: {lr: {logspace: [1e−3, 1, 3]}}", ["c.yaml:1: grid.lr: '1e−3' has a typographic minus: write 1e-3"]),
     (f"name: {'a' * 101}\nbase: {{depth: 2}}", ["is longer than 100 characters"]),
     (f"name: {'α' * 80}\nbase: {{depth: 2}}", ["is longer than 100 characters"]),
     ('name: ""\nbase: {depth: 2}', ["c.yaml:1: name: is empty: write a text, or drop the key"]),

@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from normexp.config import grid, sweepfile
 from normexp.errors import UserError
@@ -72,6 +75,49 @@ def test_zipped_axes_advance_together_and_come_first() -> None:
     assert shown(plan, "depth", "lr", "norm") == [(*pair, norm) for pair in pairs for norm in ("ln", "rms")]
 
 
+@pytest.mark.parametrize(
+    ("axes", "pairs"),
+    [
+        ({"seed": [0, 1, 0, 1], "lr": [1e-3, 1e-3, 1e-2, 1e-2]}, [(0, 1e-3), (1, 1e-3), (0, 1e-2), (1, 1e-2)]),
+        ({"depth": [1, 1, 2], "lr": [1e-3, 3e-3, 1e-3]}, [(1, 1e-3), (1, 3e-3), (2, 1e-3)]),
+        ({"depth": [1, 1, 2, 1, 2], "lr": [1e-3, 3e-3, 1e-3, 1e-3, 1e-3]}, [(1, 1e-3), (1, 3e-3), (2, 1e-3)]),
+        (
+            {"norm": ["ln", "LN", "rms", "none"], "lr": [1e-3, 1e-3, 1e-3, 1e-3]},
+            [("ln", 1e-3), ("rms", 1e-3), ("none", 1e-3)],
+        ),
+    ],
+)
+def test_zipped_values_are_paired_before_duplicates_are_dropped(
+    axes: dict[str, list[Any]], pairs: list[tuple[Any, ...]]
+) -> None:
+    plan = planned(yaml.safe_dump({"zip": axes, "grid": {"width": [64, 32]}}, sort_keys=False))
+    assert shown(plan, *axes, "width") == [(*pair, width) for pair in pairs for width in (64, 32)]
+    dropped = 2 * (len(next(iter(axes.values()))) - len(pairs))
+    told = f"dropped {dropped} duplicate points"
+    assert plan.warnings == ((told,) if dropped else ())
+
+
+def test_pairs_that_a_scale_makes_equal_are_dropped_as_pairs() -> None:
+    text = "zip: {steps: [100, 101, 200], warmup: [0, 0, 10]}"
+    plan = grid.plan(sweepfile.parse(text, origin="c.yaml", scale=0.1))
+    assert shown(plan, "steps", "warmup") == [(10, 0), (20, 1)]
+    assert plan.warnings == ("dropped 1 duplicate point",)
+
+
+@given(
+    pairs=st.lists(st.tuples(st.integers(0, 2), st.sampled_from([1e-3, 1e-2])), min_size=1, max_size=6),
+    widths=st.lists(st.sampled_from([32, 64]), min_size=1, max_size=3),
+)
+@settings(max_examples=50, deadline=None)
+def test_a_zip_in_a_grid_is_the_pairs_as_written_each_once(pairs: list[tuple[int, float]], widths: list[int]) -> None:
+    seeds, rates = zip(*pairs, strict=True)
+    plan = planned(yaml.safe_dump({"zip": {"seed": [*seeds], "lr": [*rates]}, "grid": {"width": widths}}))
+    asked = [(*pair, width) for pair in pairs for width in widths]
+    assert shown(plan, "seed", "lr", "width") == list(dict.fromkeys(asked))
+    dropped = len(asked) - len(plan.points)
+    assert (f"dropped {dropped} duplicate point{'s' * (dropped > 1)}" in plan.warnings) == (dropped > 0)
+
+
 def test_auto_is_shown_resolved() -> None:
     plan = planned("grid: {norm: [ln, none], final_norm: [auto, rms]}")
     assert shown(plan, "norm", "final_norm") == [("ln", "ln"), ("ln", "rms"), ("none", "none"), ("none", "rms")]
@@ -81,7 +127,7 @@ def test_auto_is_shown_resolved() -> None:
     ("exclude", "left"),
     [
         ("{norm: none, position: post}", {("none", "pre"), ("ln", "pre"), ("ln", "post")}),
-        ("{norm: none, position: pre}", {("ln", "pre"), ("ln", "post")}),
+        ("{norm: none, position: pre}", {("none", "post"), ("ln", "pre"), ("ln", "post")}),
         ("{norm: none}", {("ln", "pre"), ("ln", "post")}),
         ("[{norm: none}, {position: post}]", {("ln", "pre")}),
         ("[{norm: ln, lr: 1e-3}]", {("none", "pre"), ("none", "post")}),
@@ -97,13 +143,114 @@ def test_excluded_points(exclude: str, left: set[tuple[str, str]]) -> None:
     assert plan.warnings == ()
 
 
-def test_excluding_everything_or_nothing_is_told() -> None:
+@pytest.mark.parametrize(
+    ("text", "left", "removed"),
+    [
+        (
+            "grid: {optimizer: [adam, sgd], beta1: [0.9, 0.99]}\nexclude: {beta1: 0.9}",
+            "adam 0.99, sgd 0.9, sgd 0.99",
+            1,
+        ),
+        (
+            "grid: {optimizer: [adam, sgd], beta1: [0.9, 0.99]}\nexclude: {beta1: 0.99}",
+            "adam 0.9, sgd 0.9, sgd 0.99",
+            1,
+        ),
+        ("grid: {norm: [none, ln], eps: [1e-5, 1e-3]}\nexclude: {eps: 1e-5}", "none 1e-05, none 0.001, ln 0.001", 1),
+        ("grid: {mixer: [mean, attention], heads: [4, 8]}\nexclude: {heads: 4}", "mean 4, mean 8, attention 8", 1),
+        (
+            "grid: {position: [pre, mix], post_share: [0.25, 0.5]}\nexclude: {post_share: 0.25}",
+            "pre 0.25, pre 0.5, mix 0.5",
+            1,
+        ),
+        ("grid: {norm: [ln, dyt], dyt_alpha: [0.5, 0.2]}\nexclude: {dyt_alpha: 0.5}", "ln 0.5, ln 0.2, dyt 0.2", 1),
+        ("grid: {depth: [0, 1], hidden: [128, 8]}\nexclude: {hidden: 128}", "0 128, 0 8, 1 8", 1),
+        ("grid: {position: [rezero, pre], norm: [ln, rms]}\nexclude: {norm: ln}", "rezero ln, rezero rms, pre rms", 1),
+        (
+            "grid: {position: [rezero, pre], norm: [none, rms]}\nexclude: {norm: none}",
+            "rezero none, rezero rms, pre rms",
+            1,
+        ),
+        (
+            "grid: {position: [rezero, mix], norm: [ln, rms]}\nexclude: {norm: ln, position: rezero}",
+            "rezero ln, rezero rms, mix ln, mix rms",
+            0,
+        ),
+        ("grid: {depth: [0, 1], norm: [ln, rms]}\nexclude: {norm: rms}", "0 ln, 1 ln", 2),
+        (
+            "base: {final_norm: ln}\ngrid: {depth: [0, 1], norm: [ln, rms]}\nexclude: {norm: rms}",
+            "0 ln, 0 rms, 1 ln",
+            1,
+        ),
+        (
+            "grid: {dtype: [float32, float16], norm_dtype: [float32, same]}\nexclude: {norm_dtype: float32}",
+            "float32 float32, float32 same, float16 same",
+            1,
+        ),
+        ("grid: {norm: [none, ln], warmup: [0, 1, 2]}\nexclude: {warmup: 1}", "none 2, ln 2", 4),
+        (
+            "grid: {norm: [none, ln], final_norm: [auto, rms]}\nexclude: {final_norm: none}",
+            "none rms, ln ln, ln rms",
+            1,
+        ),
+        ("grid: {norm: [ln, rms], final_norm: [auto, ln]}\nexclude: {final_norm: auto}", "ln ln, rms ln", 2),
+    ],
+)
+def test_an_exclusion_needs_its_keys_to_apply(text: str, left: str, removed: int) -> None:
+    plan, count = planned(text), counted(text)
+    axes = [key for key in re.findall(r"(\w+): \[", text) if key in plan.axes]
+    assert [" ".join(map(str, values)) for values in shown(plan, *axes)] == left.split(", ")
+    assert [exclusion.points for exclusion in plan.excluded] == [removed]
+    assert (count.excluded, count.runs) == (removed, len(plan.configs))
+
+
+def test_excluding_everything_is_refused() -> None:
     with pytest.raises(UserError, match="exclude leaves no point"):
         planned("base: {depth: 1}\nexclude: [{depth: 1}]")
-    assert (
-        "exclude: no point has depth 3, norm ln"
-        in planned("base: {depth: 1}\nexclude: [{depth: 3, norm: ln}]").warnings
+
+
+@pytest.mark.parametrize(
+    ("text", "warnings"),
+    [
+        ("base: {depth: 1}\nexclude: [{depth: 3, norm: ln}]", ["exclude {depth: 3, norm: ln} removes no point"]),
+        (
+            "grid: {optimizer: [sgd], beta1: [0.9, 0.5]}\nexclude: {beta1: 0.9}",
+            ["exclude {beta1: 0.9} removes no point; beta1 matters only when: optimizer: adam, adamw"],
+        ),
+        (
+            "grid: {optimizer: [adam, sgd], beta1: [0.9, 0.5]}\nexclude: {optimizer: sgd, beta1: 0.9}",
+            ["exclude {optimizer: sgd, beta1: 0.9} removes no point; beta1 matters only when: optimizer: adam, adamw"],
+        ),
+        (
+            "base: {beta1: 0.9}\ngrid: {optimizer: [adam, sgd], seed: [0, 1]}\nexclude: {beta1: 0.9}",
+            ["exclude {beta1: 0.9} removes every point with optimizer: adam"],
+        ),
+        ("grid: {lr: [1, 2], depth: [1, 2]}\nexclude: {lr: 1}", []),
+        ("zip: {lr: [1, 2], depth: [1, 2]}\nexclude: {lr: 1}", []),
+        (
+            "sweeps: [{label: a, grid: {lr: [1, 2]}, exclude: {depth: 20}}, {label: b, exclude: {lr: 0.0010001}}]",
+            [
+                "exclude {depth: 20} of 'a' removes every point of its entry",
+                "exclude {lr: 0.0010001} of 'b' removes no point",
+            ],
+        ),
+    ],
+)
+def test_an_exclusion_that_removes_nothing_or_more_than_it_names_is_warned_of(text: str, warnings: list[str]) -> None:
+    assert list(planned(text).warnings) == warnings
+
+
+def test_each_exclusion_is_counted_whatever_the_others_remove() -> None:
+    text = (
+        "grid: {norm: [none, ln], lr: [1, 2], seed: [0, 1, 1]}\nexclude: [{norm: none}, {lr: 2.0}, {lr: 2, norm: none}]"
     )
+    plan = planned(text)
+    assert [(exclusion.entry, exclusion.points) for exclusion in plan.excluded] == [
+        ("{norm: none}", 4),
+        ("{lr: 2.0}", 4),
+        ("{lr: 2.0, norm: none}", 2),
+    ]
+    assert len(plan.points) == 2
 
 
 def test_clashing_values_are_named_unless_left_out() -> None:
@@ -148,7 +295,7 @@ def test_a_union_of_sweeps() -> None:
     assert [point.label for point in plan.points] == ["as written"] * 2 + ["as described"] * 2
     assert shown(plan, "steps", "seed") == [(10, 0), (10, 1), (10, 0), (20, 0)]
     assert [point.config.mixer for point in plan.points] == ["linear", "linear", "mean", "mean"]
-    assert plan.warnings == ("points that stand twice and are kept once: 1",)
+    assert plan.warnings == ("dropped 1 duplicate point",)
     assert counted(SWEEPS) == grid.Count(points=5, runs=4, redundant=1, excluded=0, exact=True)
 
 

@@ -2,7 +2,9 @@
 
 import math
 import re
+from typing import Any
 
+import numpy as np
 import pytest
 
 from normexp.keys import Key, Value
@@ -52,8 +54,8 @@ def test_text_becomes_a_value_of_the_keys_type(name: str, text: str, value: Valu
         ("lr", "1e305", "size is out of range"),
         ("lr", "1,5", "write 1.5, or [1,5] for two values"),
         ("lr", "1_000", "not a number"),
-        ("lr", "1e-3\n", "not a number"),
-        ("lr", "١", "not a number"),
+        ("lr", "1e-3\n", "has characters that are not plain digits: write 1e-3"),
+        ("lr", "١", "has characters that are not plain digits: write 1"),
         ("depth", "4.5", "not a whole number"),
         ("depth", "true", "not a number"),
         ("depth", "-2", "at least 0"),
@@ -89,6 +91,72 @@ def test_a_wrong_text_is_told_from_a_right_one(name: str, text: str, words: str)
 def test_a_wrong_python_value_is_a_value_error(name: str, value: object) -> None:
     with pytest.raises(ValueError, match=r"not|neither|range"):
         KEYS[name].check(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "plain"),
+    [
+        ("depth", np.int64(2), 2),
+        ("depth", np.uint8(2), 2),
+        ("depth", np.float32(2.0), 2),
+        ("depth", np.array(2), 2),
+        ("seed", np.uint64(2**63 - 1), 2**63 - 1),
+        ("lr", np.float64(1e-3), 1e-3),
+        ("lr", np.float32(1e-3), 0.0010000000474974513),
+        ("lr", np.float16(1e-3), 0.0010004043579101562),
+        ("lr", np.longdouble(0.5), 0.5),
+        ("lr", np.int32(1), 1.0),
+        ("residual", np.bool_(True), True),
+        ("residual", np.False_, False),
+        ("norm", np.str_("RMS"), "rms"),
+        ("norm", np.array("ln"), "ln"),
+    ],
+)
+def test_a_numpy_scalar_is_the_python_value_that_is_equal_to_it(name: str, value: Any, plain: Value) -> None:
+    checked = KEYS[name].check(value)
+    assert checked == plain
+    assert type(checked) is KEYS[name].kind
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("depth", np.bool_(True), "True is not a number"),
+        ("depth", np.float32(2.5), "2.5 is not a whole number"),
+        ("depth", np.str_("2"), "is not a number"),
+        ("depth", np.array([2]), "array([2]) is not a number"),
+        ("lr", np.float32("inf"), "inf is not finite"),
+        ("lr", np.datetime64("2026-01-01"), "is not a number"),
+        ("lr", np.longdouble(1) + np.finfo(np.longdouble).eps, "has more digits than a float holds"),
+        ("residual", np.int64(1), "1 is neither true nor false"),
+        ("norm", np.int64(1), "1 is not one of"),
+        ("norm", np.str_("rmsnorm"), "did you mean rms?"),
+    ],
+)
+def test_a_numpy_scalar_of_another_kind_is_refused(name: str, value: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(words)):
+        KEYS[name].check(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("lr", "1e\u22123", "has a typographic minus: write 1e-3"),
+        ("lr", "1e\u20133", "has a typographic minus: write 1e-3"),
+        ("lr", "\u22121", "has a typographic minus: write -1"),
+        ("seed", "\u20115", "has a typographic minus: write -5"),
+        ("lr", "0,5", "'0,5' has a decimal comma: write 0.5, or [0,5] for two values"),
+        ("lr", "1,5e-3", "has a decimal comma: write 1.5e-3"),
+        ("lr", "1,5e\u22123", "has a decimal comma: write 1.5e-3"),
+        ("lr", "\uff11e-3", "has characters that are not plain digits: write 1e-3"),
+        ("depth", "\u0663", "has characters that are not plain digits: write 3"),
+        ("lr", "1e-3\u00a0", "has characters that are not plain digits: write 1e-3"),
+        ("lr", "one\u2212third", "is not a number"),
+    ],
+)
+def test_a_number_in_look_alike_characters_is_told_in_plain_ones(name: str, text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(words)):
+        KEYS[name].parse(text)
 
 
 def test_minus_zero_is_zero() -> None:

@@ -81,6 +81,17 @@ def test_an_override_reaches_every_group() -> None:
         (["norm= # none"], ["override norm= # none: the value of norm is empty"]),
         (["lr"], ["override lr: has no '=': write key=value"]),
         (["lr=1e-3x"], ["override lr=1e-3x: lr: '1e-3x' is not a number"]),
+        (["lr=1e−3"], ["override lr=1e−3: lr: '1e−3' has a typographic minus: write 1e-3"]),
+        (["lr=1e-3,1e−2"], ["lr, value 2 of 2: '1e−2' has a typographic minus: write 1e-2"]),
+        (
+            ["lr=0,5"],
+            ["lr: 0.0 is out of range: a number above 0; 0,5 is two values: for a decimal write lr=0.5"],
+        ),
+        (
+            ["post_share=0,5"],
+            ["5.0 is out of range: a number at least 0 and at most 1; 0,5 is two values: for a decimal write post"],
+        ),
+        (["beta1=0,95"], ["0,95 is two values: for a decimal write beta1=0.95"]),
         (["lr=1e-3,x"], ["override lr=1e-3,x: lr, value 2 of 2: 'x' is not a number"]),
         (['depth="8"'], ["depth: '8' is text: write 8 without quotes"]),
         (["lr=[1"], ["override lr=[1: not YAML"]),
@@ -100,6 +111,25 @@ def test_a_wrong_override_is_named(overrides: list[str], words: list[str]) -> No
     assert len(caught.value.complaints) == len(words)
     for complaint, expected in zip(caught.value.complaints, words, strict=True):
         assert expected in complaint
+
+
+def test_two_values_that_may_be_one_decimal_are_warned_of() -> None:
+    plan = planned(SCAN, "weight_decay=0,1")
+    assert {run.weight_decay for run in plan.configs.values()} == {0.0, 1.0}
+    assert plan.warnings == (
+        "override weight_decay=0,1: weight_decay: 0,1 is two values: for a decimal write weight_decay=0.1",
+    )
+    assert planned(SCAN, "lr=1,2", "seed=0,1").warnings == ()
+
+
+def test_repeated_values_of_an_override_are_one_point() -> None:
+    plan = planned(SCAN, "lr=1e-3,1e-3", "seed=0,1")
+    assert [run.lr for run in plan.configs.values()] == [1e-3] * 4
+    assert plan.folder == "scan+lr=0.001+seed=0,1"
+    assert plan.warnings == (
+        "override lr=1e-3,1e-3: lr: 1e-3 is listed twice",
+        "dropped 4 duplicate points",
+    )
 
 
 def test_faults_of_overrides_and_file_come_together() -> None:

@@ -121,7 +121,43 @@ BAD = {
     "NORMS = {'a': 1}": "NORMS['a'] is of type int: write normexp.norms.Norm(...)",
     "from normexp.norms import Norm\nNORMS = {'a': Norm(help='', source='')}": "norm 'a': its row has no make",
     "from normexp.norms import Norm\nNORMS = {'a': Norm(help='', source='', make=lambda w, r: 3)}": "make gave a int",
-    "from normexp.norms import Norm\nNORMS = {'a': Norm(help='', source='', make=lambda w: 3)}": "norm 'a': x.py: Typ",
+    "from normexp.norms import Norm\nNORMS = {'a': Norm(help='', source='', make=lambda w: 3)}": (
+        "norm 'a': make takes (w), and is called with (width, run): write lambda width, run: ..."
+    ),
+    "from normexp.norms import Norm\nclass A:\n    def __init__(self, eps, *, width): ...\n"
+    "NORMS = {'a': Norm(help='', source='', make=A)}": (
+        "norm 'a': make takes (eps, *, width), and is called with (width, run)"
+    ),
+    "from normexp.norms import Norm\nNORMS = {'a': Norm(help='', source='', make=3)}": (
+        "norm 'a': make is 3, which cannot be called: write lambda width, run: ..."
+    ),
+    "from normexp.norms import Norm\nNORMS = {'a': Norm(help='', source='', keys='eps', make=3)}": (
+        "norm 'a': keys is the text 'eps': write frozenset({'eps'})"
+    ),
+    "from normexp.norms import Norm\nimport torch\nclass A(torch.nn.Module):\n    def forward(self): ...\n"
+    "NORMS = {'a': Norm(help='', source='', make=lambda width, run: A())}": (
+        "norm 'a': its module's forward takes (), and is called with (x): write lambda x: ..."
+    ),
+    "from normexp.schemes import *\n"
+    "SCHEMES = {'s': Scheme(doors=lambda: frozenset(), final_norm=False, help='', source='')}": (
+        "scheme 's': doors takes (), and is called with (site): write lambda site: ..."
+    ),
+    "from normexp.schemes import *\n"
+    "SCHEMES = {'s': Scheme(doors=lambda site: 'before', final_norm=False, help='', source='')}": (
+        "scheme 's': doors gave 'before' at Site(layer=1"
+    ),
+    "from normexp.schemes import *\n"
+    "SCHEMES = {'s': Scheme(doors=everywhere(), final_norm=False, help='', source='', skip=Scale(lambda: 1))}": (
+        "scheme 's': the value of the scale skip takes (), and is called with (site): write lambda site: ..."
+    ),
+    "from normexp.schemes import *\n"
+    "SCHEMES = {'s': Scheme(doors=everywhere(), final_norm=False, help='', source='', gains={'v': lambda: 1})}": (
+        "scheme 's': the gain of 'v' takes (), and is called with (depth): write lambda depth: ..."
+    ),
+    "from normexp.schemes import *\n"
+    "SCHEMES = {'s': Scheme(doors=everywhere(), final_norm=False, help='', source='', gains=['v'])}": (
+        "scheme 's': gains is ['v']: write a dict of role and lambda depth: ..."
+    ),
     "from normexp.norms import Norm\nNORMS = {'a': Norm(help='', source='', make=lambda w, r: r.heads)}": (
         "norm 'a': x.py:2: AttributeError: reads the key 'heads': name it in keys"
     ),

@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -74,6 +75,23 @@ def test_golden_run_ids(run_id: str, values: dict[str, Any]) -> None:
         "the id of a stored run has changed: every result on disk would be lost to its config. Give a new key a neutral"
         " value that says what the program did before; change these ids only where a run's identity is meant to change"
     )
+
+
+@pytest.mark.parametrize(("run_id", "values"), GOLDEN.items(), ids=[name[:20] for name in GOLDEN])
+def test_numpy_scalars_make_the_same_run(run_id: str, values: dict[str, Any]) -> None:
+    run = RunConfig(**{name: np.array(value)[()] for name, value in values.items()})
+    assert run == RunConfig(**values)
+    assert run.run_id == run_id
+    assert [type(value) for value in run.to_dict().values()] == [key.kind for key in KEYS.values()]
+
+
+def test_a_single_precision_value_is_kept_exactly_and_is_another_run() -> None:
+    single, double = RunConfig(lr=np.float32(1e-3)), RunConfig(lr=1e-3)
+    assert single.lr == 0.0010000000474974513
+    assert single != double
+    assert single.run_id != double.run_id
+    assert replace(double, lr=np.float32(1e-3)).run_id == single.run_id == RunConfig(lr=0.0010000000474974513).run_id
+    assert RunConfig(lr=np.float32(0.5)).run_id == RunConfig(lr=0.5).run_id
 
 
 def test_auto_is_resolved() -> None:

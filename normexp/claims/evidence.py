@@ -13,6 +13,7 @@ from normexp.claims.findings import STALE
 from normexp.claims.measures import MEASURES
 from normexp.config import grid
 from normexp.config.sweepfile import load
+from normexp.errors import UserError
 from normexp.plan import Plan
 from normexp.record import Outcome, RunRecord
 from normexp.results import library
@@ -27,10 +28,22 @@ QUICK_OVERRIDES = ("seed=0", "eval_every=1500")
 
 
 def plans(file: ClaimFile, stems: Iterable[str], *, scale: float = 1.0) -> dict[str, Plan]:
-    """The plans of a claims file's sweeps, by stem, in its order; a scale other than 1 makes them quick."""
+    """Expand the sweeps of a claims file, by stem, in its order; a scale other than 1 makes them quick.
+
+    Raises UserError with the complaints about all of them.
+    """
     wanted = set(stems)
     overrides = () if scale == 1.0 else QUICK_OVERRIDES
-    return {stem: grid.plan(load(path, overrides, scale=scale)) for stem, path in file.sweeps.items() if stem in wanted}
+    found: dict[str, Plan] = {}
+    complaints: list[str] = []
+    for stem, path in ((stem, path) for stem, path in file.sweeps.items() if stem in wanted):
+        try:
+            found[stem] = grid.plan(load(path, overrides, scale=scale))
+        except UserError as fault:
+            complaints += fault.complaints
+    if complaints:
+        raise UserError(*complaints)
+    return found
 
 
 @dataclass

@@ -10,9 +10,10 @@ import yaml
 from normexp.claims.checks import Takes
 from normexp.claims.claim import Selection
 from normexp.claims.measures import MEASURES, OF_ROW
+from normexp.config.axes import Axis
 from normexp.config.values import read_axis, read_value
 from normexp.config.yamlfile import Source, nearest
-from normexp.keys import Key
+from normexp.keys import Key, Value
 from normexp.record import Outcome
 from normexp.run import KEYS
 
@@ -38,12 +39,8 @@ class Values:
                 found[entry.key] = (self.source.text(entry.node, path) or "",)
             elif entry.key not in KEYS:
                 self.source.fault(entry.key_node, path, f"unknown key; {nearest(entry.key, [*also, *KEYS])}")
-            elif (axis := read_axis(self.source, entry.node, path, KEYS[entry.key])) is None:
-                continue
-            elif axis.count > MAX_VALUES:
-                self.source.fault(entry.node, path, f"has {axis.count} values, more than {MAX_VALUES}: give fewer")
-            else:
-                found[entry.key] = tuple(axis)
+            elif (axis := read_axis(self.source, entry.node, path, KEYS[entry.key])) is not None:
+                found[entry.key] = self._few(axis, entry.node, path) or ()
         return found
 
     def one_of(self, node: yaml.Node, where: str, word: str, known: Iterable[str]) -> str | None:
@@ -74,8 +71,15 @@ class Values:
         return None if word is None else self.one_of(node, where, word, known)
 
     def along(self, node: yaml.Node, where: str, axis: str | None) -> tuple[Any, ...] | None:
-        values = read_axis(self.source, node, where, KEYS[axis]) if axis is not None and axis in KEYS else None
-        return None if values is None else tuple(values)
+        found = read_axis(self.source, node, where, KEYS[axis]) if axis is not None and axis in KEYS else None
+        return None if found is None else self._few(found, node, where)
+
+    def _few(self, axis: Axis, node: yaml.Node, where: str) -> tuple[Value, ...] | None:
+        """The values of an axis, each once; None after the complaint that there are too many."""
+        if axis.count > MAX_VALUES:
+            self.source.fault(node, where, f"has {axis.count} values, more than {MAX_VALUES}: give fewer")
+            return None
+        return tuple(dict.fromkeys(axis))
 
 
 READERS: Mapping[Takes, Callable[[Values, yaml.Node, str, str | None], Any]] = {

@@ -59,6 +59,7 @@ class _Reader:
         self.path = path
         self.sweeps: dict[str, Path] = {}
         self.settings: tuple[str, ...] = ("",)
+        self.places: dict[str, str] = {}
 
     def read(self, text: str) -> ClaimFile:
         root = self.source.compose(text)
@@ -69,14 +70,9 @@ class _Reader:
             self._read_sweeps(entries["sweeps"].node)
         if "settings" in entries:
             self.settings = self._settings(entries, "")
-        claims: dict[str, Claim] = {}
-        for number, node in enumerate(self._items(entries, "claims"), 1):
-            claim = self._claim(node, f"claims[{number}]")
-            if claim is not None and claim.id in claims:
-                first = claims[claim.id].place
-                self.source.fault(node, f"claims[{number}].id", f"{claim.id} stands twice, first at {first}")
-            elif claim is not None:
-                claims[claim.id] = claim
+        claims = [
+            self._claim(node, f"claims[{number}]") for number, node in enumerate(self._items(entries, "claims"), 1)
+        ]
         name = self._word(entries, "", "name") or self.path.stem
         if wrong := bad_name(name):
             place = entries["name"].node if "name" in entries else root
@@ -86,7 +82,7 @@ class _Reader:
             title=self._word(entries, "", "title") or name,
             path=self.path,
             sweeps=self.sweeps,
-            claims=tuple(claims.values()),
+            claims=tuple(claim for claim in claims if claim is not None),
         )
 
     def _read_sweeps(self, node: yaml.Node) -> None:
@@ -97,42 +93,61 @@ class _Reader:
             path = next((path / word for path in (self.path.parent, Path()) if _is_there(path / word)), None)
             if path is None:
                 self.source.fault(item, "sweeps", f"{word}: no such file beside this one or in the working directory")
-            self.sweeps[Path(word).stem] = path or Path(word)
+            stem = Path(word).stem
+            if stem in self.sweeps:
+                self.source.fault(item, "sweeps", f"{word}: {self.sweeps[stem]} is called {stem} too: rename one file")
+            self.sweeps.setdefault(stem, path or Path(word))
 
     def _claim(self, node: yaml.Node, where: str) -> Claim | None:
-        """The claim of an entry; None after complaints that leave nothing to make it of."""
+        """Read an entry as far as it can be read; None where there was a complaint about it."""
+        before = self.source.notes.count
         every = {*ALWAYS, *(name for keys in BY_KIND.values() for names in keys for name in names)}
         entries = self._entries(node, where, every, needed=ALWAYS)
-        kind = self._choice(entries, where, "kind", [*Kind])
-        if kind is None or any(name not in entries for name in ALWAYS):
-            return None
-        needed, allowed = BY_KIND[Kind(kind)]
-        for name in entries:
-            if name not in (*ALWAYS, *needed, *allowed):
-                self.source.fault(entries[name].key_node, f"{where}.{name}", f"a {kind} claim has no {name}: drop it")
-        missing = [name for name in needed if name not in entries]
-        if missing:
-            self.source.fault(node, where, f"a {kind} claim lacks {', '.join(missing)}")
-            return None
+        word = self._choice(entries, where, "kind", [*Kind])
+        kind = Kind(word) if word is not None else None
+        if kind is not None:
+            self._check_keys(kind, entries, node, where)
         expected = entries.get("expected")
         given = expected is not None and not is_null(expected.node)
         word = self._choice(entries, where, "expected", [*Word]) if given else None
-        told: dict[str, Any] = {name: self._word(entries, where, name) or "" for name in (*ALWAYS, "note")}
-        told |= {"kind": Kind(kind), "expected": Word(word) if word else None, "place": self.source.place(node)}
-        return Claim(**told, **self._rest(Kind(kind), entries, where))
+        texts: dict[str, Any] = {name: self._word(entries, where, name) or "" for name in (*ALWAYS, "note")}
+        self._check_id(texts["id"], node, where)
+        rest = self._rest(kind, entries, where)
+        if kind is None or self.source.notes.count > before:
+            return None
+        texts |= {"kind": kind, "expected": Word(word) if word else None, "place": self.source.place(node)}
+        return Claim(**texts, **rest)
 
-    def _rest(self, kind: Kind, entries: Mapping[str, Entry], where: str) -> dict[str, Any]:
-        if kind is Kind.CITED:
-            return {"citation": self._citation(entries, where)}
+    def _check_keys(self, kind: Kind, entries: dict[str, Entry], node: yaml.Node, where: str) -> None:
+        """Complain of keys that a claim of this kind lacks, and of those that it cannot have, which are dropped."""
+        needed, allowed = BY_KIND[kind]
+        for name in [name for name in entries if name not in (*ALWAYS, *needed, *allowed)]:
+            self.source.fault(entries.pop(name).key_node, f"{where}.{name}", f"a {kind} claim has no {name}: drop it")
+        if missing := [name for name in needed if name not in entries]:
+            self.source.fault(node, where, f"a {kind} claim lacks {', '.join(missing)}")
+
+    def _check_id(self, claim_id: str, node: yaml.Node, where: str) -> None:
+        """Complain of an id that an earlier claim has, whatever else is wrong with either."""
+        if not claim_id:
+            return
+        if claim_id in self.places:
+            self.source.fault(node, f"{where}.id", f"{claim_id} stands twice, first at {self.places[claim_id]}")
+        self.places.setdefault(claim_id, self.source.place(node))
+
+    def _rest(self, kind: Kind | None, entries: Mapping[str, Entry], where: str) -> dict[str, Any]:
+        """Read the keys that not every claim has; those of an unknown kind too, as far as they mean the same in all."""
         seeds = self.values.value(entries["seeds"].node, f"{where}.seeds", COUNT) if "seeds" in entries else None
-        rest: dict[str, Any] = {"seeds": seeds or (3 if kind is Kind.SWEEP else 1)}
+        rest: dict[str, Any] = {"seeds": seeds or (3 if kind is not Kind.COMPUTE else 1)}
         if kind is Kind.COMPUTE:
-            return rest | self._calculation(entries, where)
-        check = self._choice(entries, where, "check", CHECKS)
-        if check is not None:
+            rest |= self._calculation(entries, where)
+        elif kind is Kind.SWEEP and (check := self._choice(entries, where, "check", CHECKS)) is not None:
             rest |= {"check": check, "parameters": self._parameters(check, entries, where)}
-        rest["settings"] = self._settings(entries, where) if "settings" in entries else self.settings
-        return rest | self._runs(entries["runs"].node, f"{where}.runs") | self._elsewhere(entries, where)
+        if "settings" in entries or kind is Kind.SWEEP:
+            rest["settings"] = self._settings(entries, where) if "settings" in entries else self.settings
+        rest["citation"] = self._citation(entries, where) if kind is Kind.CITED else None
+        if "runs" in entries:
+            rest |= self._runs(entries["runs"].node, f"{where}.runs")
+        return rest | self._elsewhere(entries, where)
 
     def _calculation(self, entries: Mapping[str, Entry], where: str) -> dict[str, Any]:
         check, path = self._choice(entries, where, "check", COMPUTED), f"{where}.with"
@@ -163,9 +178,12 @@ class _Reader:
         return Citation(
             source=self._word(entries, where, "source") or "",
             says=self._word(entries, where, "says") or "",
-            agrees=bool(self.values.value(entries["agrees"].node, f"{where}.agrees", SWITCH)),
-            own="own" in entries and bool(self.values.value(entries["own"].node, f"{where}.own", SWITCH)),
+            agrees=self._switch(entries, where, "agrees"),
+            own=self._switch(entries, where, "own"),
         )
+
+    def _switch(self, entries: Mapping[str, Entry], where: str, name: str) -> bool:
+        return name in entries and bool(self.values.value(entries[name].node, f"{where}.{name}", SWITCH))
 
     def _runs(self, node: yaml.Node, where: str) -> dict[str, Any]:
         entries = self._entries(node, where, ("sweeps", "where"), needed=("sweeps",))

@@ -46,7 +46,9 @@ def claims(
     scale: Annotated[
         float | None,
         typer.Option(
-            help="How short quick runs are, 0.03 of their steps by default; implies --quick.", min=1e-4, max=0.99
+            parser=common.number(low=1e-4, high=0.99),
+            metavar="<float>",
+            help="How short quick runs are, 0.03 of their steps by default, 0.0001 to 0.99; implies --quick.",
         ),
     ] = None,
     checks: Annotated[

@@ -12,7 +12,7 @@ import typer
 
 from normexp.cli import options as common
 from normexp.errors import UserError
-from normexp.keys import Value
+from normexp.keys import Value, with_point
 from normexp.run import KEYS
 from normexp.settings import SETTINGS
 
@@ -34,7 +34,7 @@ def _collapse(
 
     As a Transformer with lr 1e-2 by default. When nothing collapses, it says so.
     """
-    from normexp.cli.show import execute_collapse
+    from normexp.cli.show import execute_collapse, say
     from normexp.collapse import plan_of
     from normexp.work import Options
 
@@ -44,7 +44,9 @@ def _collapse(
     complaints = []
     for name, text in keys.items():
         if text is not None and ("," in text or text.startswith("[")):
-            several = "collapse takes one value; `normexp sweep` takes several"
+            decimal = with_point(text)
+            several = f"for a decimal write {decimal}" if decimal else "`normexp sweep` takes several"
+            several = f"collapse takes one value; {several}"
             complaints.append(f"--{_option(name)} {text}: {several}")
         elif text is not None:
             try:
@@ -62,7 +64,10 @@ def _collapse(
         plain=plain,
         argv=tuple(sys.argv),
     )
-    raise typer.Exit(execute_collapse(plan_of(setting, given), options))
+    plan = plan_of(setting, given)
+    for warning in plan.warnings:
+        say(f"warning: {warning}")
+    raise typer.Exit(execute_collapse(plan, options))
 
 
 def _option(name: str) -> str:

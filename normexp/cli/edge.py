@@ -96,7 +96,7 @@ def _begun(search: Search, options: Options) -> tuple[Mapping[str, RunRecord], P
 
 def _show_dry_run(search: Search, plan: Plan, stored: Mapping[str, RunRecord], options: Options) -> None:
     from normexp import estimate
-    from normexp.cli.show import show
+    from normexp.cli.show import excluded_lines, show
     from normexp.execute.executors import workers_to_count_on
     from normexp.labels import duration, plural
     from normexp.results.store import Store
@@ -111,6 +111,7 @@ def _show_dry_run(search: Search, plan: Plan, stored: Mapping[str, RunRecord], o
     cells = len(search.edges({}))
     show(
         f"{plan.name}: {plural(cells, 'cell')}, {asked_text(search.question)}",
+        *excluded_lines(search.excluded, f" at each value of {search.question.axis}"),
         f"at most {plural(search.most_runs, 'run')}; the whole grid of this resolution would take {search.grid_runs}",
         f"{plural(len(search.ended(stored)), 'run')} stored; next {len(todo)}, about {duration(seconds)} ({basis})",
         f"folder: {options.out / plan.folder}",

@@ -2,21 +2,45 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from normexp.keys import Key, with_point
 from normexp.results import RESULTS
 
 OUT = RESULTS
+
+
+def number(*, low: float = -math.inf, high: float = math.inf) -> Callable[[str], float]:
+    """Return a parser of an option's number that reads, and complains, as the values of keys are read."""
+    key = Key(kind=float, default=0.0, neutral=0.0, help="", low=low, high=high)
+
+    def parse(text: str) -> float:
+        if decimal := with_point(str(text)):
+            raise typer.BadParameter(f"{text!r} has a decimal comma: write {decimal}")
+        try:
+            return float(key.parse(str(text)))
+        except ValueError as fault:
+            raise typer.BadParameter(str(fault)) from None
+
+    return parse
+
 
 Out = Annotated[Path, typer.Option("--out", help="Folder of all results.", file_okay=True)]
 Jobs = Annotated[
     int | None,
     typer.Option("--jobs", "-j", min=1, help="Runs at a time; default: the processors, or a scheduler's workers."),
 ]
-Timeout = Annotated[float | None, typer.Option(min=0.1, help="Seconds after which a run is given up.")]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        parser=number(low=0.1), metavar="<float>", help="Seconds after which a run is given up; at least 0.1."
+    ),
+]
 Executor = Annotated[str, typer.Option(help="How runs are executed: processes, inline or dask.")]
 Scheduler = Annotated[
     str | None,

@@ -39,6 +39,7 @@ def probe(
     plugin: common.Plugins = None,
 ) -> None:
     """Look inside networks at initialization, layer by layer: signal, gradients, what one step changes, attention."""
+    from normexp.cli.show import say
     from normexp.config.probe import check_after, read
     from normexp.execute.heap import keep_freed_memory
     from normexp.interrupt import stoppable
@@ -48,6 +49,8 @@ def probe(
     with stoppable():
         if after is None:
             request = read(overrides or (), seeds, quantity)
+            for warning in request.warnings:
+                say(f"warning: {warning}")
             found, folder = list(_initial(request)), out / request.folder
             title = view.headline("At initialization", request.told, found)
         else:

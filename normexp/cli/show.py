@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ from rich.text import Text
 from normexp import estimate
 from normexp.execute.executors import workers_to_count_on
 from normexp.labels import duration, plural
-from normexp.plan import Plan
+from normexp.plan import Exclusion, Plan
 from normexp.results import library
 from normexp.results.store import Store
 from normexp.sweep import Swept, check, run_sweep
@@ -70,11 +71,17 @@ def show_dry_run(plan: Plan, options: Options) -> None:
     seconds, basis = estimate.seconds(work.todo, library.records(options.out).values(), jobs)
     show(
         f"{plan.name}: {plural(points, 'point')}, {plural(runs, 'run')}, {points - runs} redundant",
+        *excluded_lines(plan.excluded),
         *([shards.share(plan)] if plan.shard else []),
         f"{ended_text(work.done, work.failed)}, {len(work.reusable)} in other sweeps, {len(work.todo)} to do{again}",
         f"about {duration(seconds)} with {plural(jobs, 'worker')} ({basis})",
         f"folder: {store.folder}",
     )
+
+
+def excluded_lines(excluded: Sequence[Exclusion], where: str = "") -> list[str]:
+    """Tell how many points each entry of `exclude` removes, a line each."""
+    return [f"exclude {found.entry} removes {plural(found.points, 'point')}{where}" for found in excluded]
 
 
 def execute_collapse(plan: Plan, options: Options) -> int:

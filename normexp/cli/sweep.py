@@ -41,7 +41,12 @@ def sweep(
     out: common.Out = common.OUT,
     jobs: common.Jobs = None,
     scale: Annotated[
-        float, typer.Option(help="Scale steps, warmup and eval_every together: 0.1 is ten times shorter.")
+        float,
+        typer.Option(
+            parser=common.number(),
+            metavar="<float>",
+            help="Scale steps, warmup and eval_every together: 0.1 is ten times shorter.",
+        ),
     ] = 1.0,
     only: Annotated[list[str] | None, typer.Option(help="Run only the points with key=value.")] = None,
     dry_run: common.DryRun = False,

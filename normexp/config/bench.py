@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from normexp import feasibility
 from normexp.config.network import one_network
 from normexp.config.overrides import read_overrides
 from normexp.config.yamlfile import Notes
@@ -101,6 +102,7 @@ def read_model(texts: Sequence[str]) -> tuple[dict[str, RunConfig], str]:
         configs = {norm: RunConfig(**{**values, "norm": norm}) for norm in norms}  # type: ignore[arg-type]
     except ValueError as error:
         raise UserError(*str(error).splitlines()) from error
+    feasibility.refuse(configs.values())
     first = configs[reference]
     if first.depth == 0:
         raise UserError("depth: a network without layers has no norms to time: write depth=1 or more")

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import yaml
 
+from normexp import feasibility
 from normexp.config import counting
 from normexp.config.counting import Count
+from normexp.config.exclusion import Removals
 from normexp.config.groups import Group
 from normexp.config.structure import FREE, Structure, Structures
 from normexp.config.sweepfile import Sweep, parse
-from normexp.errors import UserError
+from normexp.errors import UserError, at_most
+from normexp.feasibility import MOST_TOLD
 from normexp.keys import Value
+from normexp.labels import plural
 from normexp.plan import SEED, Plan, Point, Published
 from normexp.run import KEYS, RunConfig
 
@@ -32,8 +36,9 @@ def count(sweep: Sweep) -> Count:
 def plan(sweep: Sweep, *, max_runs: int = MAX_RUNS) -> Plan:
     """Expand a sweep. The last axis of the file varies fastest; zip groups come before the grid.
 
-    A point that stands twice under one label is kept once. Raises UserError, before anything is built, for more than
-    `max_runs` runs or ten times as many points; and for values that clash.
+    Duplicate points, of equal values under one label, are dropped, and a warning says how many. Raises UserError,
+    before anything is built, for more than `max_runs` runs or ten times as many points; and for values that clash or
+    that no run survives.
     """
     structures = Structures(sweep.origin)
     total = counting.count(sweep.groups, structures)
@@ -49,6 +54,7 @@ def plan(sweep: Sweep, *, max_runs: int = MAX_RUNS) -> Plan:
     for group in sweep.groups:
         builder.add(group)
     structures.fail_on_clashes()
+    feasibility.refuse(builder.runs, sweep.origin)
     if not builder.points:
         raise UserError(f"{sweep.origin}: exclude leaves no point: loosen it, or drop it")
     points = tuple(builder.points)
@@ -62,6 +68,7 @@ def plan(sweep: Sweep, *, max_runs: int = MAX_RUNS) -> Plan:
         pivot=sweep.pivot,
         published=sweep.published,
         warnings=(*sweep.warnings, *builder.warnings(), *_unmet(sweep.published, points)),
+        excluded=tuple(exclusion for removals in builder.removals for exclusion in removals.exclusions()),
     )
 
 
@@ -118,30 +125,40 @@ class _Builder:
     points: list[Point] = field(default_factory=list)
     _runs: dict[tuple[Value, ...], RunConfig] = field(default_factory=dict)
     _seen: set[tuple[Value, ...]] = field(default_factory=set)
-    _twice: int = 0
-    _unused: list[Mapping[str, Value]] = field(default_factory=list)
+    removals: list[Removals] = field(default_factory=list)
+    _duplicates: int = 0
     _slow: dict[tuple[int, int], set[float]] = field(default_factory=dict)
 
     def add(self, group: Group) -> None:
         """The points of one group, in order."""
-        unused = list(group.exclude)
+        removals, varied = Removals(group), group.varied
+        seen: set[tuple[Value, ...]] = set()
         for values in combinations(group):
-            structure = self.structures.find(values.__getitem__)
-            matches = [part for part in group.exclude if _matches(part, structure, values)]
-            unused = [part for part in unused if part not in matches] if matches and unused else unused
-            if matches:
+            asked = tuple(values[name] for name in varied)
+            if asked in seen:
+                self._duplicates += 1
                 continue
-            self.structures.note_clashes(structure, group.varied)
+            seen.add(asked)
+            structure = self.structures.find(values.__getitem__)
+            if removals.removes(structure, values):
+                continue
+            self.structures.note_clashes(structure, varied)
             if not structure.faults:
                 self._keep(group.label, structure, values)
-        self._unused += unused
+        self.removals.append(removals)
+
+    @property
+    def runs(self) -> Collection[RunConfig]:
+        """The distinct runs."""
+        return self._runs.values()
 
     def warnings(self) -> Iterator[str]:
         """What is legal, but perhaps not meant."""
-        for part in self._unused:
-            yield f"exclude: no point has {', '.join(f'{name} {value}' for name, value in part.items())}"
-        if self._twice:
-            yield f"points that stand twice and are kept once: {self._twice}"
+        yield from at_most(feasibility.warnings(self.runs), MOST_TOLD)
+        for removals in self.removals:
+            yield from removals.warnings()
+        if self._duplicates:
+            yield f"dropped {plural(self._duplicates, 'duplicate point')}"
         for (warmup, steps), rates in self._slow.items():
             reached = ", ".join(f"{rate * steps / warmup:.3g} for lr {rate:.3g}" for rate in sorted(rates)[:5])
             more = ", ..." if len(rates) > 5 else ""
@@ -151,7 +168,7 @@ class _Builder:
         shown = {name: structure.resolved.get(name, values[name]) for name in self.axes}
         mark = (label, *shown.values())
         if mark in self._seen:
-            self._twice += 1
+            self._duplicates += 1
             return
         self._seen.add(mark)
         canonical = structure.canonical | {name: structure.canonical_of(name, values[name]) for name in FREE}  # type: ignore[operator]
@@ -172,10 +189,6 @@ def combinations(group: Group) -> Iterator[dict[str, Value]]:
     columns = [list(zip(*axes.values(), strict=True)) for axes in dimensions]
     for combination in itertools.product(*columns):
         yield values | dict(zip(names, itertools.chain(*combination), strict=True))
-
-
-def _matches(part: Mapping[str, Value], structure: Structure, values: Mapping[str, Value]) -> bool:
-    return all(structure.agrees(name, wanted, values[name]) for name, wanted in part.items())
 
 
 def _unmet(published: Sequence[Published], points: Sequence[Point]) -> list[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import yaml
@@ -17,6 +18,8 @@ from normexp.run import KEYS
 SECTIONS = ("base", "grid", "zip", "exclude")
 SCALED = ("steps", "warmup", "eval_every")
 """Keys that are counted in updates, and shrink together."""
+MOST_COMPARED = 1000
+"""Values of an axis that are compared with those of `exclude`, where a scale may make them equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +54,17 @@ class Group:
         """The one value of a key that does not vary, as asked for."""
         default: Value = KEYS[name].default
         return self.base.get(name, default)
+
+    def merged(self, scale: float) -> Iterator[str]:
+        """Yield a warning for each entry of `exclude` that, once scaled, removes values that it does not name."""
+        axes = {name: axis for dimension in self.dimensions for name, axis in dimension.items() if name in SCALED}
+        for part in self.exclude:
+            for name in part.keys() & axes.keys():
+                few = itertools.islice(axes[name], MOST_COMPARED)
+                same = _scaler(name, scale)
+                others = {value for value in few if value != part[name] and same(value) == same(part[name])}
+                for other in sorted(others, key=float):
+                    yield f"exclude {name}: {part[name]}: at scale {scale:g} it removes {name}: {other} as well"
 
     def scaled(self, scale: float) -> Group:
         """The same group with everything that is counted in updates multiplied."""
@@ -149,7 +163,7 @@ class _GroupReader:
         if not nodes and node.value:
             self.unread.update(KEYS)
         for group_node in nodes:
-            axes = self._axes(group_node, where)
+            axes = self._axes(group_node, where, paired=True)
             counts = {axis.count for axis in axes.values()}
             if len(counts) > 1:
                 lengths = ", ".join(f"{name} has {axis.count}" for name, axis in axes.items())
@@ -158,10 +172,10 @@ class _GroupReader:
             elif axes:
                 self.zips.append(axes)
 
-    def _axes(self, node: yaml.Node, where: str) -> dict[str, Axis]:
+    def _axes(self, node: yaml.Node, where: str, *, paired: bool = False) -> dict[str, Axis]:
         axes = {}
         for entry in self._keys(node, where):
-            axis = read_axis(self.source, entry.node, f"{where}.{entry.key}", KEYS[entry.key])
+            axis = read_axis(self.source, entry.node, f"{where}.{entry.key}", KEYS[entry.key], paired=paired)
             if axis is not None:
                 axes[entry.key] = axis
             else:

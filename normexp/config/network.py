@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from normexp import feasibility
 from normexp.config import grid, sweepfile
 from normexp.config.overrides import Override, read_overrides
 from normexp.config.yamlfile import Notes
@@ -39,9 +40,11 @@ def _from_pairs(pairs: Sequence[str]) -> RunConfig:
     values, _ = one_network(read_overrides(pairs, notes), notes)
     notes.fail_if_any()
     try:
-        return RunConfig(**values)  # type: ignore[arg-type]
+        run = RunConfig(**values)  # type: ignore[arg-type]
     except ValueError as fault:
         raise UserError(*(f"--config: {line}" for line in str(fault).splitlines())) from fault
+    feasibility.refuse([run], "--config")
+    return run
 
 
 def one_network(

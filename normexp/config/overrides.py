@@ -14,7 +14,7 @@ from normexp.config.groups import Group
 from normexp.config.values import read_axis
 from normexp.config.yamlfile import Notes, Source, is_null, nearest
 from normexp.errors import UserError
-from normexp.keys import as_typed, near_to
+from normexp.keys import Key, as_typed, near_to, with_point
 from normexp.run import KEYS
 
 TEXTS = ("name", "title")
@@ -86,6 +86,12 @@ def _read(source: Source, text: str) -> Override | None:
         words = source.text(node, key)
         return None if words is None else Override(key, words, source.origin)
     if isinstance(node, yaml.ScalarNode) and node.style is None and "," in node.value:
+        if (decimal := with_point(value)) and (why := _no_list(KEYS[key], value)):
+            raise UserError(
+                f"{source.origin}: {key}: {why}; {value} is two values: for a decimal write {key}={decimal}"
+            )
+        if decimal and KEYS[key].kind is float and value.startswith("0,"):
+            source.warn(node, key, f"{value} is two values: for a decimal write {key}={decimal}")
         node = source.compose(f"[{value}]")
     axis = None if node is None else read_axis(source, node, key, KEYS[key])
     if axis is None:
@@ -93,11 +99,21 @@ def _read(source: Source, text: str) -> Override | None:
     return Override(key, _slug(value, axis), source.origin, axis, single=isinstance(node, yaml.ScalarNode))
 
 
+def _no_list(key: Key, value: str) -> str:
+    """Why the parts of a value with commas are no values of the key; empty where they are."""
+    for part in value.split(","):
+        try:
+            key.parse(part)
+        except ValueError as fault:
+            return str(fault)
+    return ""
+
+
 def _slug(value: str, axis: Axis) -> str:
     """The values in one spelling; what builds an axis, as it was typed."""
     if value.startswith("{") or axis.count > 20:
         return re.sub(r"[^A-Za-z0-9.+-]+", "-", value).strip("-")
-    return ",".join(as_typed(item) for item in axis)
+    return ",".join(dict.fromkeys(as_typed(item) for item in axis))
 
 
 def apply(override: Override, group: Group, notes: Notes) -> Group:

@@ -29,6 +29,7 @@ class Request:
     networks: Mapping[str, Sequence[Point]]
     told: str
     folder: str
+    warnings: tuple[str, ...] = ()
 
 
 def _wrong_quantity(quantity: str | None) -> list[str]:
@@ -68,10 +69,10 @@ def read(overrides: Sequence[str], seeds: int | None, quantity: str | None) -> R
     plan = grid.plan(sweep)
     more = [f"seeds={seeds}"] if seeds not in (None, SEEDS) else []
     given = {change.key: change.axis for change in changes if change.axis is not None}
-    fixed = {key: axis.value(0) for key, axis in given.items() if axis.count == 1 and key != SEED}
+    fixed = {key: axis.value(0) for key, axis in given.items() if len(set(axis)) == 1 and key != SEED}
     common = {key: KEYS[key].default for key in ALWAYS_TOLD if key not in plan.axes} | fixed
     told = heading(tuple(common), tuple(common.values()))
-    return Request(networks=_networks(plan, fixed), told=told, folder=sweep.folder + slug(more))
+    return Request(networks=_networks(plan, fixed), told=told, folder=sweep.folder + slug(more), warnings=plan.warnings)
 
 
 def _networks(plan: Plan, fixed: Mapping[str, Value]) -> dict[str, list[Point]]:

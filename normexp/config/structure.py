@@ -10,6 +10,7 @@ from normexp.config.yamlfile import bounded
 from normexp.errors import UserError
 from normexp.keys import Value
 from normexp.labels import values_text
+from normexp.matters import AUTO_READS, applying
 from normexp.run import INTERACTING, KEYS, RunConfig
 
 FREE = tuple(name for name in KEYS if name not in INTERACTING)
@@ -18,12 +19,16 @@ FREE = tuple(name for name in KEYS if name not in INTERACTING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Structure:
-    """Interacting keys: as asked, resolved, and canonical; the free keys that matter beside them; what clashes."""
+    """Interacting keys: as asked, resolved, and canonical; the keys that matter beside them; what clashes.
+
+    A key `applies` to a point where another value of it could give another run.
+    """
 
     asked: Mapping[str, Value]
     resolved: Mapping[str, Value]
     canonical: Mapping[str, Value]
     mattering: frozenset[str]
+    applying: frozenset[str]
     faults: tuple[str, ...] = ()
 
     def canonical_of(self, name: str, value: Value) -> Value:
@@ -33,9 +38,17 @@ class Structure:
         return KEYS[name].canonical(value, name in self.mattering)
 
     def agrees(self, name: str, wanted: Value, value: Value) -> bool:
-        """Whether the point's value of a key is the wanted one, as it was asked or as it is run."""
-        key = KEYS[name]
-        return wanted == value or key.canonical(wanted, True) == self.canonical_of(name, value)
+        """Whether the key applies to the point, and the point's value of it, as asked, is the wanted one."""
+        return name in self.applying and self.equal(name, wanted, value)
+
+    def equal(self, name: str, wanted: Value, value: Value) -> bool:
+        """Whether the point's value of a key, as asked, is the wanted one, applied or not.
+
+        `auto` equals what it stands for, and a value its synonyms: a warm-up of 1 is one of 0.
+        """
+        same = KEYS[name].synonyms
+        wanted, value = same.get(wanted, wanted), same.get(value, value)
+        return wanted in (value, self.resolved.get(name, value))
 
 
 @dataclass(slots=True)
@@ -81,11 +94,13 @@ def _settle(asked: Mapping[str, Value], unread: Collection[str]) -> Structure:
         run = RunConfig(**given)
     except ValueError as error:
         faults = tuple(line for line in str(error).splitlines() if line.partition(":")[0] not in unread)
-        return Structure(asked=asked, resolved=asked, canonical=asked, mattering=frozenset(FREE), faults=faults)
+        free, every = frozenset(FREE), frozenset(KEYS)
+        return Structure(asked=asked, resolved=asked, canonical=asked, mattering=free, applying=every, faults=faults)
     same = run.canonical()
     return Structure(
         asked=asked,
         resolved={name: getattr(run, name) for name in INTERACTING},
         canonical={name: getattr(same, name) for name in INTERACTING},
         mattering=same.mattering() & frozenset(FREE),
+        applying=applying(run, [name for name in AUTO_READS if asked[name] == "auto"]),
     )

@@ -24,8 +24,10 @@ MAX_SCALE = 1000
 TOP = ("name", "title", *SECTIONS, "sweeps", "table", "published")
 """Keys at the top of a config."""
 LONGEST_NAME = 100
-RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
+RESERVED = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|com[\d¹²³]|lpt[\d¹²³])\s*(\..*)?", re.IGNORECASE)
 """Names of devices on Windows."""
+NOT_IN_NAMES = '<>:"|?*'
+"""Characters that no name of a file on Windows can have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,7 @@ def parse(text: str, *, origin: str, stem: str = "sweep", overrides: Sequence[st
         raise UserError(*bounded([*notes.complaints, *clashes(groups, Structures(origin, notes.unread))]))
     published = reader.published
     if scale != 1.0:
+        notes.warnings += [warning for group in groups for warning in group.merged(scale)]
         groups = [group.scaled(scale) for group in groups]
         published = [replace(figure, where=scaled_values(figure.where, scale)) for figure in published]
     return Sweep(
@@ -110,6 +113,8 @@ def bad_name(name: str) -> str:
     """What keeps a name from being a folder's name."""
     if re.search(r"[/\\\x00-\x1f\x7f]", name):
         return "must not hold a path separator or a control character: it names a folder"
+    if wrong := sorted(set(name) & set(NOT_IN_NAMES)):
+        return f"cannot name a folder on every system: leave out {' '.join(wrong)}"
     if name.startswith((".", "-")) or name != name.strip():
         return "must not start with a dot, a dash or a space: it names a folder"
     if name.endswith(".") or RESERVED.fullmatch(name):

@@ -28,12 +28,16 @@ def read_value(source: Source, node: yaml.Node, where: str, key: Key) -> Value |
         return None
 
 
-def read_axis(source: Source, node: yaml.Node, where: str, key: Key) -> Axis | None:
-    """The axis that a value, a list or a builder stands for; None after a complaint."""
+def read_axis(source: Source, node: yaml.Node, where: str, key: Key, *, paired: bool = False) -> Axis | None:
+    """Read a value, a list or a builder as an axis; None after a complaint.
+
+    Repeated values stay: which points are duplicates is known only once all axes are combined. They draw a warning,
+    except on an axis that is `paired` with others, where they are ordinary.
+    """
     if isinstance(node, yaml.MappingNode):
         return _built(source, node, where, key)
     if isinstance(node, yaml.SequenceNode):
-        return _listed(source, node, where, key)
+        return _listed(source, node, where, key, paired=paired)
     value = read_value(source, node, where, key)
     return None if value is None else listed([value])
 
@@ -86,22 +90,24 @@ def _hint(text: str) -> str:
     return f"; for several values write [{text}]" if ", " in text else ""
 
 
-def _listed(source: Source, node: yaml.Node, where: str, key: Key) -> Axis | None:
+def _listed(source: Source, node: yaml.Node, where: str, key: Key, *, paired: bool) -> Axis | None:
     items = source.sequence(node, where)
     if isinstance(node.value, list) and not node.value:
         source.fault(node, where, "has no value: write at least one, or drop the key")
-    values: dict[Value, str] = {}
+    values: list[Value] = []
+    texts: dict[Value, str] = {}
     for number, item in enumerate(items, 1):
         value = read_value(source, item, f"{where}, value {number} of {len(items)}", key)
         if value is None:
             continue
         text = str(item.value) or "nothing"
-        if value in values:
-            first = values[value]
-            shown = f"{first} stands twice" if first == text else f"{first} and {text} are both {value}"
-            source.warn(item, where, f"{shown}: one point")
-        values.setdefault(value, text)
-    return listed(list(values)) if values else None
+        if value in texts and not paired:
+            first = texts[value]
+            repeat = f"{first} is listed twice" if first == text else f"{first} and {text} are both {value}"
+            source.warn(item, where, repeat)
+        texts.setdefault(value, text)
+        values.append(value)
+    return listed(values) if values else None
 
 
 def _built(source: Source, node: yaml.Node, where: str, key: Key) -> Axis | None:

@@ -19,6 +19,14 @@ def processor(cpuinfo: Path = PROCESSORS) -> str:
     return next(named, "") or platform.processor() or platform.machine() or "unknown processor"
 
 
+def memory_bytes() -> int | None:
+    """Return the size of the machine's memory; None where the system does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
 def load() -> float | None:
     """Processes that wanted to run, on average over the last minute; None where the system does not tell."""
     try:
