@@ -74,7 +74,7 @@ def test_a_report_has_what_fits_the_axes(source: Source) -> None:
 
 
 def test_an_axis_is_logarithmic_over_decades_and_of_names_for_words() -> None:
-    assert [value_axis("depth", values).scale for values in ([2, 4, 8], [2, 40], [0, 40], ["a", "b"])] == [
+    assert [value_axis("depth", values, ALONE).scale for values in ([2, 4, 8], [2, 40], [0, 40], ["a", "b"])] == [
         LINEAR,
         LOG,
         LINEAR,

@@ -11,10 +11,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from normexp.keys import Value
-from normexp.labels import loss_text, shown
+from normexp.labels import loss_text, plural, shown
 from normexp.record import Outcome
 from normexp.views.figures.canvas import ON_TOP, LossAxis, mark_references
-from normexp.views.figures.chart import LOSS, NAMES, TRAINING, Axis, Chart, Line, Spot
+from normexp.views.figures.chart import LOSS, NAMES, TRAINING, Chart, Line, Spot
 from normexp.views.figures.chartaxes import place, set_x, set_y
 from normexp.views.figures.linestyle import Style, line_styles
 from normexp.views.figures.look import Look
@@ -30,7 +30,6 @@ NAMED_DEATHS = 4
 """Up to so many crosses of a panel that is alone have their step beside them."""
 TOLD_PANELS = 4
 """Up to so many panels have each its sensitivity in the legend; of more, the range is told."""
-S_NOTE = "S: mean over {} of the loss (at most that before training), less the lowest"
 
 
 def draw_chart(chart: Chart, look: Look) -> Figure:
@@ -56,15 +55,13 @@ class _Drawing:
         """Drawn."""
         chart = self.chart
         rims = {panel: self.rim(panel) for panel in self.panels}
-        scanned = any(line.sensitivity is not None for line in chart.lines)
-        notes = (S_NOTE.format(_plural_of(chart.x)),) if scanned else ()
         return panel_grid(
             self.look,
             chart.title,
             self.panels,
             lambda ax, panel: self.draw(ax, panel, rims[panel]),
             handles=self.handles(rims.values()),
-            notes=(*notes, *chart.notes),
+            notes=chart.notes,
             columns=chart.columns,
             y_group=lambda panel: chart.axes.get(panel, chart.y),
             rim=lambda panel: rims[panel].height,
@@ -205,14 +202,26 @@ class _Drawing:
             found["first non-finite layer" if layers else f"non-finite{told}"] = handle(**self.mark(Outcome.NONFINITE))
 
     def sensitivity_text(self, label: str) -> str:
-        """` (S 0.31)`; of several panels, in their order."""
-        found = [line.sensitivity for line in self.chart.lines if line.label == label and line.sensitivity is not None]
+        """` (S 0.31)`; where there are several panels, each number with its own: ` (S 0.64 [warmup 0], — [warmup 9])`.
+
+        Of more panels than a legend has room for, the range, and how many have a number.
+        """
+        found = {line.panel: line.sensitivity for line in self.chart.lines if line.label == label and line.sensitivity}
         if not found:
             return ""
-        if len(found) > TOLD_PANELS:
-            found = [min(found), max(found)]
-            return f" (S {loss_text(found[0], 2)} to {loss_text(found[1], 2)})"
-        return f"{' ' if label else ''}(S {' | '.join(loss_text(number, 2) for number in found)})"
+        means = [one.mean for one in found.values() if one.mean is not None]
+        if not means or len(self.panels) == 1:
+            told = _mean_text(means[0] if means else None)
+        elif len(found) <= TOLD_PANELS:
+            told = ", ".join(f"{_mean_text(one.mean)} [{panel}]" for panel, one in found.items())
+        else:
+            ends = " to ".join(dict.fromkeys(map(_mean_text, (min(means), max(means)))))
+            told = f"{ends} in {len(means)} of {plural(len(found), 'panel')}"
+        return f"{' ' if label else ''}(S {told})"
+
+
+def _mean_text(mean: float | None) -> str:
+    return "\N{EM DASH}" if mean is None else loss_text(mean, 2)
 
 
 def _loss_axis(chart: Chart) -> LossAxis:
@@ -238,7 +247,3 @@ def _survivors(spot: Spot) -> list[float]:
     if math.isfinite(spot.middle) or spot.low is None or spot.high is None:
         return []
     return list(dict.fromkeys((spot.low, spot.high)))
-
-
-def _plural_of(axis: Axis) -> str:
-    return "learning rates" if axis.key == "lr" else f"values of {axis.key}"

@@ -14,7 +14,7 @@ from normexp.claims.claim import ClaimFile, Kind, Word
 from normexp.claims.evidence import QUICK_SCALE, Evidence, plans
 from normexp.claims.files import called, folder_of
 from normexp.claims.verdict import Verdict
-from normexp.labels import plural, values_text
+from normexp.labels import Labels, plural, values_text
 from normexp.outcome import RULES
 from normexp.record import SURVIVED
 from normexp.results import figurefiles, reportfiles
@@ -167,7 +167,9 @@ def _tables(file: ClaimFile, verdicts: Sequence[Verdict], sheets: Mapping[str, S
         yield Points(tuple(RULES.values()), leads=tuple(f"{outcome}:" for outcome in RULES))
         if told:
             yield Paragraph("The settings:")
-            yield Points(tuple(map(values_text, told.values())), leads=tuple(f"{name}:" for name in told))
+            labels = Labels.among(told.values())
+            texts = tuple(values_text(values, labels) for values in told.values())
+            yield Points(texts, leads=tuple(f"{name}:" for name in told))
     known = {key for values in told.values() for key in values}
     for stem in in_order(sheets, file.claims):
         yield from blocks(sheets[stem], [verdict for verdict in verdicts if stem in verdict.claim.sweeps], known)
