@@ -84,7 +84,7 @@ def _told_apart(values: Sequence[float], least: int) -> dict[float, str]:
     """Labels of values that agree in their first digits, all with the same number of digits."""
     for digits in range(least, MOST_DIGITS):
         texts = {value: _rounded(value, digits, least) for value in values}
-        differ = len(set(texts.values())) == len(values)
+        differ = len(set(map(float, texts.values()))) == len(values)
         if differ and not any(_misleads(value, text, digits) for value, text in texts.items()):
             return texts
     return {value: _rounded(value, MOST_DIGITS, least) for value in values}
@@ -93,7 +93,10 @@ def _told_apart(values: Sequence[float], least: int) -> dict[float, str]:
 def _rounded(value: float, digits: int, least: int) -> str:
     """A number with so many significant digits, or with as few as read back as it, but at least `least`."""
     value += 0.0  # no sign before 0
-    return f"{value:.{min(digits, max(_significant(value), least))}g}"
+    enough = max(_significant(value), least)
+    text = f"{value:.{min(digits, enough)}g}"
+    reads_back = digits < enough or float(text) == value  # of a tie, repr and format may take different digits
+    return text if reads_back else f"{value:.{MOST_DIGITS}g}"
 
 
 def _significant(value: float) -> int:

@@ -144,9 +144,9 @@ def widens(
         f"{spread_text(list(gap.values()))} with {name}"
         for name, gap in zip(side_names((narrow, wide), labels), gaps, strict=True)
     ]
-    told = f"gap {' against '.join(told_places)}, difference {growth.text}"
+    told = f"gap {' against '.join(told_places)}, difference {growth.text}, over {_count(values, axis)}"
     names = " less ".join(side_names((worse, better), labels))
-    sentence = f"mean over {_count(values, axis)} of the loss of {names}: {told}, which must lie above 0"
+    sentence = f"mean loss along {axis} of {names}: {told}; the difference must lie above 0"
     found = [cell for place in places for side in place for cell in side if cell.values[axis] in values]
     return of.finding(found, growth.above_zero, told, sentence)
 
@@ -174,7 +174,7 @@ def _sensitivities(
     return of.finding(
         found,
         holds(gap),
-        f"{' against '.join(told)}, difference {gap.text}",
+        f"{' against '.join(told)}, difference {gap.text}, over {_count(values, axis)}",
         f"{sentence}; paired difference {gap.text}, which must {must}",
     )
 

@@ -74,7 +74,10 @@ class Spot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """Where a run went non-finite, or (`outcome` another) where one ended that came to no rest."""
+    """Where a run went non-finite, or (`outcome` another) where one ended that came to no rest.
+
+    Over layers, `x` is the layer, and `text` how many of the line's runs became non-finite there, empty for all.
+    """
 
     x: float
     y: float

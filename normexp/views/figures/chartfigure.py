@@ -68,11 +68,14 @@ class _Drawing:
         )
 
     def rim(self, panel: str) -> Rim:
-        """The crosses above a panel: of a scan, at each value; of layers, at the first that is lost."""
+        """The crosses above a panel: of a scan, at each value; of layers, at the recorded first non-finite one."""
         lines = self.by_panel[panel]
         if self.chart.x.key == "layer":
-            lost = [(line, next((s for s in line.spots if not math.isfinite(s.middle)), None)) for line in lines]
-            found = [(self.place(spot.x), self.styles[line.label]["color"], "") for line, spot in lost if spot]
+            found = [
+                (self.place(mark.x), self.styles[line.label]["color"], mark.text)
+                for line in lines
+                for mark in line.marks
+            ]
         elif self.chart.x.key == "step":
             found = []
         else:
@@ -101,10 +104,11 @@ class _Drawing:
         for line in lines:
             shift = (labels.index(line.label) - (len(labels) - 1) / 2) * 0.7 / max(1, len(labels))
             self.draw_line(ax, line, self.styles[line.label], shift)
-        deaths = [mark for line in lines for mark in line.marks if mark.text]
-        named = len(self.panels) == 1 and len(deaths) <= NAMED_DEATHS
-        for line in lines:
-            self.draw_marks(ax, line, named=named)
+        if self.chart.x.key != "layer":  # whose marks stand above the panel
+            deaths = [mark for line in lines for mark in line.marks if mark.text]
+            named = len(self.panels) == 1 and len(deaths) <= NAMED_DEATHS
+            for line in lines:
+                self.draw_marks(ax, line, named=named)
         if self.losses is not None:
             references = [line.losses for line in lines if line.losses is not None]
             grey, last = self.look.theme.grey, panel in self.last_column
@@ -190,16 +194,18 @@ class _Drawing:
 
     def handle_marks(self, found: dict[str, Artist], rims: Sequence[Rim]) -> None:
         """Those of the marks that are drawn."""
-        outcomes = {mark.outcome for line in self.chart.lines for mark in line.marks}
+        layers = self.chart.x.key == "layer"
+        outcomes = {mark.outcome for line in self.chart.lines for mark in line.marks if not layers}
         handle = partial(Line2D, [], [], color=self.look.theme.grey)
         if Outcome.NONFINITE in outcomes:
             found["first non-finite step"] = handle(**self.mark(Outcome.NONFINITE))
         if outcomes - {Outcome.NONFINITE}:
             found["diverged or unsettled"] = handle(**self.mark(Outcome.DIVERGED))
         if rims:
-            layers = self.chart.x.key == "layer"
             told = " (k/n: k of n runs, else all)" if any(rim.shares for rim in rims) else ""
-            found["first non-finite layer" if layers else f"non-finite{told}"] = handle(**self.mark(Outcome.NONFINITE))
+            found[f"{'first non-finite layer' if layers else 'non-finite'}{told}"] = handle(
+                **self.mark(Outcome.NONFINITE)
+            )
 
     def sensitivity_text(self, label: str) -> str:
         """` (S 0.31)`; where there are several panels, each number with its own: ` (S 0.64 [warmup 0], — [warmup 9])`.
