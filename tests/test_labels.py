@@ -18,7 +18,7 @@ from rich.console import Console
 
 from normexp import only
 from normexp.bisection import Finding, Span
-from normexp.config import grid, sweepfile
+from normexp.config import grid, overrides, probe, sweepfile
 from normexp.edge import Edge, Question, Share
 from normexp.keys import Value
 from normexp.labels import Labels, exact_text, value_text
@@ -145,6 +145,14 @@ def test_a_map_has_a_column_for_each_value() -> None:
     assert len({(square.x, square.y) for square in found.squares}) == len(found.squares) == 6
 
 
+def test_the_data_of_a_map_has_exact_values() -> None:
+    rates = (1e-3, 10**-2.5, 1e-2)
+    found = compute("map", source_of(*of_lrs(rates)), Choice(x="lr", y="norm"))
+    assert isinstance(found, Map)
+    assert found.x.names[1] == "0.00316"
+    assert {float(lr) for lr in found.data["x_lr"]} == set(rates)
+
+
 def test_ticks_of_close_values_stand_apart() -> None:
     figure = draw(chart("sensitivity", source_of(*of_lrs())))
     figure.draw_without_rendering()
@@ -246,6 +254,21 @@ def test_edge_tells_the_ends_of_a_fine_bracket_apart() -> None:
     table = edge.table(question, cells)
     assert [row[0] for row in table.rows] == ["1.0000001e-05", "1.0000002e-05"]
     assert table.rows[0][2:4] == ("0.00100000005 (3 of 3)", "0.0011 (0 of 3)")
+
+
+def test_networks_of_a_probe_are_not_merged() -> None:
+    request = probe.read(["init_gain=1,1.0000001", "depth=1"], 1, None)
+    assert list(request.networks) == ["init_gain 1", "init_gain 1.0000001"]
+
+
+def test_each_scale_has_a_folder_of_its_own() -> None:
+    folders = {overrides.folder("a", [], scale) for scale in (0.03, 0.0300000001, 0.5)}
+    assert folders == {"a+scale=0.03", "a+scale=0.0300000001", "a+scale=0.5"}
+
+
+def test_the_least_factor_between_two_close_borders_is_not_one() -> None:
+    assert edge._floor(1.000967) == "1.00096"
+    assert (edge._floor(11.9), edge._floor(1.55)) == ("11", "1.5")
 
 
 def test_a_warning_tells_rates_apart() -> None:

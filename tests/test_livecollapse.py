@@ -82,7 +82,7 @@ def test_bars_grow_from_the_head_down_and_a_death_is_marked_for_a_while(clock: C
     assert "seed 1, step 5/400" in after[3]
 
 
-@pytest.mark.parametrize("broken", range(61))
+@pytest.mark.parametrize("broken", [0, 1, 15, 16, 44, 59, 60])
 def test_of_many_layers_the_broken_one_is_shown_by_its_own_number(broken: int, clock: Clock) -> None:
     view = watched(height=20)
     train(view, "none", 0, *[1.0] * 61)

@@ -80,6 +80,13 @@ def test_a_run_without_a_result_has_no_curve() -> None:
         run_curve(failed, Traces(curve=()), "")
 
 
+def test_a_spike_stays_beside_values_that_are_not_finite() -> None:
+    losses = [2.0] * 1000
+    losses[500], losses[502], losses[503], losses[504] = math.nan, 90.0, math.inf, 0.5
+    kept = dict(thinned(list(enumerate(losses))))
+    assert [kept.get(step, "lost") for step in (500, 502, 503, 504)] == [None, 90.0, None, 0.5]
+
+
 @given(st.lists(st.floats(), max_size=1000))
 def test_thinning_keeps_extremes_and_what_is_not_finite_in_order(losses: list[float]) -> None:
     points = list(enumerate(losses))

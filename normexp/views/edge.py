@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from normexp.bisection import Finding, Number
 from normexp.edge import Edge, Question, Share
-from normexp.labels import Labels, listed, plural, values_text
+from normexp.labels import Labels, exact_text, listed, plural, values_text
 from normexp.record import RunRecord
 from normexp.search import Search
 from normexp.views import tables
@@ -45,7 +45,7 @@ def asked_text(question: Question) -> str:
     """What was asked, and what counts as learned."""
     span, seeds = question.span, len(question.seeds)
     low, high = (number_text(end, labels_of([], [span.low, span.high])) for end in (span.low, span.high))
-    close = f"{span.resolution:g} apart or less" if span.whole else f"a ratio of {span.resolution:g} or less"
+    close = f"{span.resolution} apart or less" if span.whole else f"a ratio of {exact_text(span.resolution)} or less"
     needed = "the one seed" if seeds == 1 else f"at least {question.needed} of {seeds} seeds"
     return (
         f"{question.axis} from {low} to {high}, the ends of a bracket {close}. It learns at a value where {needed} did."
@@ -190,7 +190,7 @@ def _bracket(good: Share, bad: Share, labels: Labels) -> str:
 def _floor(factor: float) -> str:
     """Two significant digits, or of a factor near 1 two of what it adds to 1; never more than there is."""
     unit = 10 ** (math.floor(math.log10(factor if factor >= 1.1 else factor - 1)) - 1)
-    return f"{math.floor(factor / unit + 1e-9) * unit:.6g}"
+    return f"{math.floor(factor / unit + 1e-9) * unit:.12g}"
 
 
 def cost(search: Search, records: Mapping[str, RunRecord], before: Collection[str] = ()) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from normexp.keys import Value, is_number
+from normexp.keys import Value, as_typed, is_number
 from normexp.labels import Labels
 from normexp.record import Losses, Outcome
 from normexp.sensitivity import Sensitivity
@@ -172,8 +172,10 @@ class Map:
         """One row a square, with a count for each word that any square has."""
         words = list(dict.fromkeys(word for square in self.squares for word in square.counts))
         ordered = [*(word.value for word in Outcome if word in words), *(w for w in words if w not in [*Outcome])]
-        rows = (
-            {"panel": square.panel, f"x_{self.x.key}": square.x, f"y_{self.y.key}": square.y, "runs": square.runs}
+        xs, ys = (dict(zip(axis.names, map(as_typed, axis.values), strict=True)) for axis in (self.x, self.y))
+        rows: Iterable[dict[str, Any]] = (
+            {"panel": square.panel, f"x_{self.x.key}": xs[square.x], f"y_{self.y.key}": ys[square.y]}
+            | {"runs": square.runs}
             | {f"{word}_runs": square.counts.get(word, 0) for word in ordered}
             | {"median_learned_fraction": _text(square.fraction)}
             for square in self.squares
