@@ -1,8 +1,9 @@
-"""Where two curves part: row by row, to the last bit."""
+"""Rows of curves: where two of them first differ, and which rows of a long one to keep."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -40,3 +41,20 @@ def first_difference(
             if not lacking and repr(mine) != repr(theirs):
                 return Difference(step=twin.step, column=column, one=mine, other=theirs)
     return Difference(step=min(len(one), len(other))) if len(one) != len(other) else None
+
+
+def thinned(rows: Sequence[Sequence[float]], stretches: int) -> list[int]:
+    """The places of the rows to keep of a long curve, in order.
+
+    Kept are the first and the last row, every row with a value that is not finite, and of each stretch the rows with
+    the lowest and the highest value of each column: a spike of one step stays.
+    """
+    kept = {0, len(rows) - 1} if rows else set()
+    for part in range(stretches):
+        stretch = range(part * len(rows) // stretches, (part + 1) * len(rows) // stretches)
+        finite = [place for place in stretch if all(map(math.isfinite, rows[place]))]
+        kept.update(set(stretch) - set(finite))
+        for column in range(len(rows[0]) if finite else 0):
+            kept.add(min(finite, key=lambda place: rows[place][column]))
+            kept.add(max(finite, key=lambda place: rows[place][column]))
+    return sorted(kept)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from normexp.config.yamlfile import nearest
 from normexp.errors import UserError
 from normexp.keys import Value, with_point
+from normexp.labels import Labels
 from normexp.plan import LABEL
 from normexp.run import KEYS
 
@@ -33,3 +34,8 @@ def parse(texts: Sequence[str]) -> dict[str, list[Value]]:
     if complaints:
         raise UserError(*complaints)
     return found
+
+
+def as_labelled(wanted: Mapping[str, Sequence[Value]], labels: Labels) -> dict[str, list[Value]]:
+    """The values that were asked for, each a value itself or the label that tables print for one."""
+    return {key: [one for value in values for one in labels.matching(key, value)] for key, values in wanted.items()}

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from normexp.keys import Value
+from normexp.labels import Labels
 from normexp.run import RunConfig
 from normexp.shard import Shard
 
@@ -91,6 +92,12 @@ class Plan:
     def cell_axes(self) -> tuple[str, ...]:
         """The axes that tell cells apart: all but the seed."""
         return tuple(axis for axis in self.axes if axis != SEED)
+
+    @property
+    def labels(self) -> Labels:
+        """Labels that tell all values of the whole sweep apart, so that a shard writes them as the sweep does."""
+        points = (self.whole or self).points
+        return Labels(lambda key: [point.value_of(key) for point in points])
 
     def part(self, shard: Shard) -> Plan:
         """The plan of one shard of this sweep, in a folder of its own."""

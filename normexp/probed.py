@@ -28,6 +28,9 @@ QUANTITIES: Mapping[str, str] = MappingProxyType(
 )
 """Quantities of `normexp.training.inspection`, and what they are called; {} stands for the part."""
 
+BACKWARD = frozenset({"grad_norm"})
+"""Quantities that go from the last layer to the first: where one of them breaks first is the highest layer."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probed:

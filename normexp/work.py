@@ -8,7 +8,7 @@ from pathlib import Path
 
 from normexp.errors import UserError
 from normexp.keys import Value
-from normexp.only import parse
+from normexp.only import as_labelled, parse
 from normexp.plan import Plan, Point
 from normexp.record import RunRecord, Status
 from normexp.results.store import Store
@@ -103,11 +103,12 @@ def selected(plan: Plan, only: Sequence[str]) -> set[str]:
 
     Those of other shards are among them: a shard may have none. Raises UserError where the sweep has none.
     """
-    wanted = parse(only)
+    wanted, points = parse(only), (plan.whole or plan).points
+    labelled = as_labelled(wanted, plan.labels)
     found = {
         point.config.run_id
-        for point in (plan.whole or plan).points
-        if all(_has(point, key, values) for key, values in wanted.items())
+        for point in points
+        if all(_has(point, key, [*wanted[key], *labelled[key]]) for key in wanted)
     }
     if only and not found:
         raise UserError(f"only {' '.join(only)}: no point of {plan.name} matches")

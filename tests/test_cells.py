@@ -32,20 +32,11 @@ def test_the_dead_are_infinite_in_a_scan(source: Source) -> None:
     good = line(found, "norm ln")
     assert [spot.middle for spot in good.spots] == [pytest.approx(1.9)] * 2
     assert (good.spots[0].low, good.spots[0].high) == (1.8, 2.0)
-    assert good.sensitivity == pytest.approx(0)
-    each = [
-        sensitivity(
-            [1e9 if seed == 1 else 100.0 + seed, 3.0 if seed == 2 else math.inf], [50.0, 50.0 if seed == 2 else 30.0]
-        )
-        for seed in range(3)
-    ]
-    initial = {
-        run["seed"]: run["init_val_loss"]
-        for run in source.runs.to_dict("records")
-        if run["norm"] == "none" and run["lr"] > 5e-3
-    }
-    each[2] = sensitivity([102.0, 3.0], [50.0, initial[2]])
-    assert line(found, "norm none").sensitivity == pytest.approx(sum(each) / 3)
+    assert good.sensitivity is not None
+    assert good.sensitivity.by_seed == {seed: pytest.approx(0) for seed in range(3)}
+    none = line(found, "norm none").sensitivity
+    assert none is not None
+    assert (none.mean, none.reason) == (None, "no run learned with seed 0, 1")
     data = found.data.set_index(["line", "lr"])
     assert tuple(map(float, data.loc[("norm none", 1e-2)][["runs", "nonfinite", "median"]])) == (3, 2, math.inf)
 
@@ -55,8 +46,10 @@ def test_a_line_that_is_not_done_has_no_sensitivity(source: Source) -> None:
     run_id = next(run_id for run_id, config in source.plan.configs.items() if config.norm == "ln")
     del lacking[run_id]
     found = chart("sensitivity", source_of(source.plan, lacking))
-    assert line(found, "norm ln").sensitivity is None
-    assert line(found, "norm none").sensitivity is not None
+    ln, none = (line(found, f"norm {norm}").sensitivity for norm in ("ln", "none"))
+    assert ln is not None
+    assert none is not None
+    assert (ln.mean, ln.reason) == (None, "not all of its runs are done")
 
 
 def test_the_dead_have_learned_nothing(source: Source) -> None:

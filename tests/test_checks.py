@@ -6,7 +6,7 @@ import math
 
 import pandas as pd
 import pytest
-from claimframes import CASES, DEAD, GOOD, HIGH, LOW, MID, POST, PRE, STUCK, both, logits, norms, rates
+from claimframes import CASES, DEAD, GOOD, HIGH, LOW, MID, POST, PRE, STUCK, both, deep, logits, norms, rates
 
 from normexp.claims.checks import CHECKS
 from normexp.claims.claim import Finding
@@ -62,6 +62,48 @@ def test_what_was_measured_can_be_recomputed_by_hand() -> None:
     )
     # seed 0: (2.2 + 2.0 + 2.2) / 3 - 2.0 = 0.133; (2.5 + 2.0 + 4.3) / 3 - 2.0 = 0.933
     assert sensitive.measured.startswith("position pre 0.133 ± 0.000 (3) against position post 0.933")
+
+
+def test_sensitivity_is_over_the_values_that_both_sides_have() -> None:
+    frame = both((HIGH, MID, HIGH), (LOW, MID, DEAD))
+    lacking = frame[~((frame["position"] == "post") & (frame["lr"] == 1e-2))]
+    found = CHECKS["sensitivity"].function(lacking, 3, axis="lr", better=PRE, worse=POST)
+    # seed 0: (2.2 + 2.0) / 2 - 2.0 = 0.1; (2.5 + 2.0) / 2 - 2.0 = 0.25
+    assert found.measured.startswith("position pre 0.100 ± 0.000 (3) against position post 0.250 ± 0.000 (3)")
+    assert found.measured.endswith("over 2 values of lr")
+    assert len(found.run_ids) == 12, "the runs at the third rate are no evidence"
+    single = lacking[~((lacking["position"] == "post") & (lacking["lr"] == 1e-3))]
+    with pytest.raises(Mismatch, match="the sides share 1 value of lr: at least two are needed"):
+        CHECKS["sensitivity"].function(single, 3, axis="lr", better=PRE, worse=POST)
+
+
+def test_a_side_that_learns_nowhere_has_no_sensitivity() -> None:
+    barren = [STUCK, STUCK, [4.0, "plateau", "plateau"]]
+    for worse, reason in ((STUCK, "no run learned"), (barren[2], "no run learned with seed 1, 2")):
+        found = CHECKS["equally_sensitive"].function(
+            both((STUCK, STUCK, worse), (STUCK, STUCK, worse)), 3, axis="lr", one=PRE, other=POST, within=0.1
+        )
+        assert not found.holds
+        assert found.measured == f"position pre none ({reason}) against position post none ({reason})"
+
+
+def test_a_run_that_answers_two_values_counts_once_in_a_sensitivity() -> None:
+    frame = both((HIGH, MID, HIGH), (LOW, MID, DEAD))
+    shared = frame["run_id"].where(
+        frame["lr"] != 1e-2, frame["run_id"].shift(6)
+    )  # 1e-2 is answered by the runs at 1e-4
+    found = CHECKS["sensitivity"].function(frame.assign(run_id=shared), 3, axis="lr", better=PRE, worse=POST)
+    # seed 0: the run at 1e-4 and 1e-2 once, as its last row tells: (2.2 + 2.0) / 2 - 2.0 = 0.1; (4.3 + 2.0) / 2 - 2.0
+    assert found.measured.startswith("position pre 0.100 ± 0.000 (3) against position post 1.150")
+
+
+def test_the_growth_of_a_gap_is_over_the_values_that_all_four_sides_have() -> None:
+    frame = deep(both((LOW, MID, HIGH), (LOW, MID, DEAD)), both((LOW, MID, HIGH), (STUCK, DEAD, DEAD)))
+    lacking = frame[~((frame["depth"] == 12) & (frame["lr"] == 1e-2))]
+    found = CHECKS["widens"].function(lacking, 3, **CASES["widens"][0])
+    # over 1e-4 and 1e-3, seed 0: 0 at 12 layers; (4.05 + 4.3) / 2 - (2.5 + 2.0) / 2 = 1.925 at 30
+    assert found.measured.startswith("gap 0.000 ± 0.000 (3) with depth 12 against 1.925 ± ")
+    assert found.measured.endswith("over 2 values of lr")
 
 
 def test_differences_of_infinities() -> None:

@@ -10,6 +10,7 @@ from charts import chart, source_of
 
 from normexp import only
 from normexp.errors import UserError
+from normexp.labels import ALONE
 from normexp.views.figures.chart import LINEAR, LOG, NAMES, value_axis
 from normexp.views.figures.choice import Source
 from normexp.views.figures.kinds import KINDS, fitting
@@ -74,10 +75,10 @@ def test_a_report_has_what_fits_the_axes(source: Source) -> None:
 
 
 def test_an_axis_is_logarithmic_over_decades_and_of_names_for_words() -> None:
-    assert [value_axis("depth", values).scale for values in ([2, 4, 8], [2, 40], [0, 40], ["a", "b"])] == [
+    assert [value_axis("depth", values, ALONE).scale for values in ([2, 4, 8], [2, 40], [0, 40], ["a", "b"])] == [
         LINEAR,
         LOG,
         LINEAR,
         NAMES,
     ]
-    assert value_axis("residual", [True, False]).names == ("true", "false")
+    assert value_axis("residual", [True, False], ALONE).names == ("true", "false")

@@ -3,6 +3,7 @@
 import io
 import math
 import re
+from dataclasses import replace
 
 import pytest
 import records
@@ -79,6 +80,21 @@ def test_bars_grow_from_the_head_down_and_a_death_is_marked_for_a_while(clock: C
     after = lines(view)
     assert not any("✝" in line for line in after)
     assert "seed 1, step 5/400" in after[3]
+
+
+@pytest.mark.parametrize("broken", [0, 1, 15, 16, 44, 59, 60])
+def test_of_many_layers_the_broken_one_is_shown_by_its_own_number(broken: int, clock: Clock) -> None:
+    view = watched(height=20)
+    train(view, "none", 0, *[1.0] * 61)
+    record = records.dead(CONFIGS["none", 0], 6)
+    assert record.result is not None
+    assert record.result.death is not None
+    death = replace(record.result.death, where="grad", layer=broken)
+    view.event(Finished(replace(record, result=replace(record.result, death=death), traces=None)))
+    shown = lines(view)
+    assert len(shown) <= 20
+    (marked,) = [line for line in shown if line.startswith("✗")]
+    assert int(marked[1:3]) == broken
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])

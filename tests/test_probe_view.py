@@ -6,6 +6,8 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
+import pytest
+from drawn import crosses
 from tinyprobe import KEYS_OF_TINY
 
 from normexp.probed import QUANTITIES, Probed
@@ -44,6 +46,13 @@ class TestViews:
         assert table.rows == (("depth + 1", "1.5", "4.5"),)
         (table,) = view.tables(view.profiles([at(3, "a"), at(3, "b")], "update"), spread=True)
         assert table.rows == (("3", "1.5", "1.5"),)
+
+    @pytest.mark.parametrize(("quantity", "part", "first"), [("rms", "stream", 1), ("grad_norm", "fc2", 3)])
+    def test_gradients_break_from_the_top_down(self, quantity: str, part: str, first: int) -> None:
+        values = [1.0, math.inf, math.nan, math.inf, 2.0]
+        rows = [SignalRow(step=0, layer=at, part=part, quantity=quantity, value=v) for at, v in enumerate(values)]
+        figure = draw("title", view.profiles([Probed(network="a", config=RunConfig(), rows=rows)]))
+        assert crosses(figure) == [(first, 1.0)]
 
     def test_what_is_not_finite_counts_as_the_highest(self) -> None:
         nan, inf = math.nan, math.inf

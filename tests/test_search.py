@@ -105,7 +105,7 @@ def test_a_search_that_was_stopped_goes_on_and_runs_nothing_twice(machine: Machi
     first = list(machine.made)
     assert (stopped.exit_code, len(first)) == (130, 20)
     assert not all(edge.finished for edge in half)
-    assert "not finished" in views.remark(next(edge for edge in half if not edge.finished))
+    assert "not finished" in views.remark(next(edge for edge in half if not edge.finished), views.labels_of(half))
     machine.left = 10**9
     swept, again, _ = machine.search(tmp_path / "b", **span)
     assert sorted([*first, *machine.made]) == made
@@ -161,8 +161,8 @@ def test_what_learns_above_a_failure_is_said(machine: Machine, tmp_path: Path) -
     _, edges, search = machine.search(tmp_path, low="1e-4", high="1", resolution="2")
     assert edges[0].finding is Finding.SEVERAL
     assert len(edges[0].borders) == 3
-    assert views.remark(edges[0]).startswith("not monotone: learns at 0.0001 to 0.00")
-    assert "0.01 to 0.03" in views.remark(edges[0])
+    assert views.remark(edges[0], views.labels_of(edges)).startswith("not monotone: learns at 0.0001 to 0.00")
+    assert "0.01 to 0.03" in views.remark(edges[0], views.labels_of(edges))
     assert "not monotone" in views.conclusion(search.question, edges)
     assert "lies" not in views.conclusion(search.question, edges)
 
@@ -178,7 +178,7 @@ def test_failed_runs_leave_a_value_without_a_verdict(machine: Machine, tmp_path:
     assert swept.exit_code == 1
     assert len(machine.made) == len(set(machine.made)), "a failed run is not made again round by round"
     assert brackets(edges)[0] == [(1e-4, 3, 1.0, 0)]
-    assert views.remark(edges[0]) == "no verdict at 0.01 (1 of 3, 2 failed)"
+    assert views.remark(edges[0], views.labels_of(edges)) == "no verdict at 0.01 (1 of 3, 2 failed)"
     machine.train = learns
     _, edges, _ = machine.search(tmp_path, low="1e-4", high="1", retry_failed=True)
     assert all(edge.borders[0][1].value <= 1.5 * edge.borders[0][0].value for edge in edges)

@@ -80,15 +80,27 @@ def test_a_run_without_a_result_has_no_curve() -> None:
         run_curve(failed, Traces(curve=()), "")
 
 
+def test_a_spike_stays_beside_values_that_are_not_finite() -> None:
+    losses = [2.0] * 1000
+    losses[500], losses[502], losses[503], losses[504] = math.nan, 90.0, math.inf, 0.5
+    kept = dict(thinned(list(enumerate(losses))))
+    assert [kept.get(step, "lost") for step in (500, 502, 503, 504)] == [None, 90.0, None, 0.5]
+
+
 @given(st.lists(st.floats(), max_size=1000))
 def test_thinning_keeps_extremes_and_what_is_not_finite_in_order(losses: list[float]) -> None:
     points = list(enumerate(losses))
     kept = thinned(points)
-    assert len(kept) <= MOST_POINTS
+    broken = [step for step, loss in points if not math.isfinite(loss)]
+    assert len(kept) <= MOST_POINTS + len(broken)
+    assert [step for step, loss in kept if loss is None] == broken
+    assert [step for step, _ in kept][:1] + [step for step, _ in kept][-1:] == [
+        step for step, _ in [*points[:1], *points[-1:]]
+    ], "it begins and ends where the curve does"
     assert [step for step, _ in kept] == sorted({step for step, _ in kept})
-    assert any(loss is None for _, loss in kept) == any(not math.isfinite(loss) for loss in losses)
-    if losses and all(map(math.isfinite, losses)):
-        assert max(loss for _, loss in kept) == float(f"{max(losses):.4g}")
-        assert min(loss for _, loss in kept) == float(f"{min(losses):.4g}")
+    finite = [loss for loss in losses if math.isfinite(loss)]
+    if finite:
+        assert max(loss for _, loss in kept if loss is not None) == float(f"{max(finite):.4g}")
+        assert min(loss for _, loss in kept if loss is not None) == float(f"{min(finite):.4g}")
     if len(losses) <= MOST_POINTS:
         assert len(kept) == len(losses)

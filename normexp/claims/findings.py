@@ -12,7 +12,7 @@ from normexp.claims.claim import Finding, Selection
 from normexp.claims.wording import LOSS, ends_text, lead, selection_text, side_names, spread_text
 from normexp.interval import half_interval
 from normexp.keys import Value
-from normexp.labels import loss_text, plural, range_text, value_text
+from normexp.labels import Labels, loss_text, plural, range_text
 from normexp.record import Outcome, Status
 from normexp.run import KEYS
 
@@ -91,6 +91,11 @@ class Difference:
         return f"{told} ({loss_text(self.middle - self.half)} to {loss_text(self.middle + self.half)})"
 
 
+def labels_of(frame: pd.DataFrame) -> Labels:
+    """Labels that tell the values of each key in a frame apart."""
+    return Labels(lambda key: frame[key].dropna().unique().tolist())
+
+
 def groups(frame: pd.DataFrame, selection: Selection) -> list[Cell]:
     """The cells of a selection in the frame's order, however few runs they have. Raises Mismatch where it has none."""
     grouped: dict[tuple[Value, ...], list[Row]] = {}
@@ -98,14 +103,15 @@ def groups(frame: pd.DataFrame, selection: Selection) -> list[Cell]:
     for row in frame.to_dict("records"):
         if all(row[key] in values for key, values in selection.items()):
             grouped.setdefault(tuple(row[name] for name in names), []).append({str(k): v for k, v in row.items()})
+    labels = labels_of(frame)
     if not grouped:
-        raise Mismatch(f"no point has {selection_text(selection) or 'that setting'}")
+        raise Mismatch(f"no point has {selection_text(selection, labels) or 'that setting'}")
     combinations = [dict(zip(names, values, strict=True)) for values in grouped]
     varied = [name for name in names if len({combination[name] for combination in combinations}) > 1]
     shown = [key for key in (*selection, *varied) if key != "seed"]
     found = []
     for values, rows in zip(combinations, grouped.values(), strict=True):
-        name = selection_text({key: (values[key],) for key in dict.fromkeys(shown)}) or "its runs"
+        name = selection_text({key: (values[key],) for key in dict.fromkeys(shown)}, labels) or "its runs"
         done = {int(row["seed"]): row for row in rows if row["status"] == Status.DONE}
         found.append(Cell(name, values, done, sum(row["status"] == STALE for row in rows)))
     return found
@@ -183,14 +189,16 @@ def fewest(found: Sequence[Cell]) -> int:
     return min(len(cell.runs) for cell in found)
 
 
-def sides_text(measure: str, sides: Sequence[tuple[Selection, Cell]], joined: str, over: str = "") -> str:
+def sides_text(
+    frame: pd.DataFrame, measure: str, sides: Sequence[tuple[Selection, Cell]], joined: str, over: str = ""
+) -> str:
     """Each side by the keys in which the selections differ: `norm ln 1.9 ± 0.1 (3) against norm none 2.4 ± 0.2 (3)`.
 
     A measure other than the loss comes first; with `over`, each side has its best value of that key.
     """
-    texts = []
-    for name, (_, cell) in zip(side_names([selection for selection, _ in sides]), sides, strict=True):
-        best = f" at {over} {value_text(over, cell.values[over])}" if over else ""
+    texts, labels = [], labels_of(frame)
+    for name, (_, cell) in zip(side_names([selection for selection, _ in sides], labels), sides, strict=True):
+        best = f" at {over} {labels.text(over, cell.values[over])}" if over else ""
         texts.append(f"{name}{best} {cell.text(measure)}".lstrip())
     return lead(measure) + f" {joined} ".join(texts)
 

@@ -38,7 +38,7 @@ def lower(
     return of.finding(
         [low, high],
         holds,
-        f"{of.sides_text(measure, [(better, low), (worse, high)], 'against', over)}, difference {gap.text}"
+        f"{of.sides_text(frame, measure, [(better, low), (worse, high)], 'against', over)}, difference {gap.text}"
         + (", where no run learned" if barren else ""),
         f"{name} of {low.name}: {low.text(measure)}; of {high.name}: {high.text(measure)}; paired difference "
         f"{gap.text}, which must lie above 0{least}",
@@ -67,7 +67,7 @@ def close(
     return of.finding(
         [left, right],
         finite and not vacuous and abs(gap.middle) <= within,
-        f"{of.sides_text(measure, [(one, left), (other, right)], 'and', over)}, difference {gap.text}"
+        f"{of.sides_text(frame, measure, [(one, left), (other, right)], 'and', over)}, difference {gap.text}"
         + (", but not every run learned" if vacuous else ""),
         f"{name} of {left.name}: {left.text(measure)}; of {right.name}: {right.text(measure)}; paired difference "
         f"{gap.text}, which must be at most {within:g} in size"
@@ -96,7 +96,7 @@ def no_worse(
     return of.finding(
         [left, right],
         not vacuous and gap.middle >= -within,
-        f"{of.sides_text(measure, [(one, left), (other, right)], 'and', over)}, difference {gap.text}"
+        f"{of.sides_text(frame, measure, [(one, left), (other, right)], 'and', over)}, difference {gap.text}"
         + (f", but not every run of {left.name} learned" if vacuous else ""),
         f"{name} of {left.name}: {left.text(measure)}; of {right.name}: {right.text(measure)}; the second less the "
         f"first, paired, {gap.text}, which must be -{within:g} or more"

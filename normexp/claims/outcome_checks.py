@@ -10,7 +10,7 @@ from normexp.claims import findings as of
 from normexp.claims.claim import NOTHING, Finding, Selection
 from normexp.claims.wording import side_names
 from normexp.keys import Value
-from normexp.labels import listed, plural, range_text, value_text
+from normexp.labels import listed, plural, range_text
 from normexp.record import Outcome
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def rescues(frame: pd.DataFrame, needed: int, *, better: Selection, worse: Selec
     """Every run of one side learns, and no run of the other."""
     saved, lost = (of.cells(frame, side, needed) for side in (better, worse))
     learned = [sum(map(of.learned, side)) for side in (saved, lost)]
-    names = side_names((better, worse))
+    names = side_names((better, worse), of.labels_of(frame))
     parts = [f"{name}: {of.counts_text(side)}" for name, side in zip(names, (saved, lost), strict=True)]
     told = "; ".join(parts)
     holds = of.all_learned(saved) and learned[1] == 0
@@ -78,8 +78,8 @@ def learns_at(
     frame: pd.DataFrame, needed: int, *, axis: str, values: Sequence[Value], of_runs: Selection = NOTHING
 ) -> Finding:
     """Along a key, every run learns at exactly these values: elsewhere at least one seed does not."""
-    found = of.cells(frame, of_runs, needed, axis)
+    found, labels = of.cells(frame, of_runs, needed, axis), of.labels_of(frame)
     learning = [cell.values[axis] for cell in found if of.learned(cell) == len(cell.runs)]
-    told = listed([value_text(axis, value) for value in learning]) if learning else "none"
-    shares = ", ".join(f"{value_text(axis, c.values[axis])} {of.learned(c)} of {len(c.runs)}" for c in found)
+    told = listed([labels.text(axis, value) for value in learning]) if learning else "none"
+    shares = ", ".join(f"{labels.text(axis, c.values[axis])} {of.learned(c)} of {len(c.runs)}" for c in found)
     return of.finding(found, set(learning) == set(values), f"learns at {axis} {told}", f"learned by {axis}: {shares}")

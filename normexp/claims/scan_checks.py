@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from normexp.claims import findings as of
@@ -12,9 +12,9 @@ from normexp.claims.claim import NOTHING, Finding, Selection
 from normexp.claims.findings import Cell
 from normexp.claims.wording import LOSS, lead, measure_text, selection_text, side_names, spread_text
 from normexp.keys import Value
-from normexp.labels import value_text
-from normexp.sensitivity import mean_loss
-from normexp.sensitivity import sensitivity as loss_sensitivity
+from normexp.labels import plural
+from normexp.record import Outcome
+from normexp.sensitivity import Scan, ScannedRun, distinct_runs, mean_loss, sensitivities, shared_values
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +32,8 @@ def trend(
     gap = of.difference(of.measured(low, measure, needed), of.measured(high, measure, needed), needed)
     steps = [b - a for a, b in itertools.pairwise(medians)]
     holds = all(step > 0 if towards == "rising" else step < 0 for step in steps) and gap.above_zero
-    told = ", ".join(f"{value_text(axis, cell.values[axis])}: {cell.text(measure)}" for cell in found)
+    labels = of.labels_of(frame)
+    told = ", ".join(f"{labels.text(axis, cell.values[axis])}: {cell.text(measure)}" for cell in found)
     name = measure_text(measure)
     return of.finding(found, holds, f"{lead(measure)}{told}", f"{name} by {axis}: {told}; ends differ by {gap.text}")
 
@@ -52,7 +53,8 @@ def best_at(
     """
     found = of.cells(frame, of_runs, needed, axis)
     top = min(found, key=lambda cell: cell.median(LOSS))
-    place = value_text(axis, top.values[axis])
+    labels = of.labels_of(frame)
+    place = labels.text(axis, top.values[axis])
     level = [
         cell
         for cell in found
@@ -60,7 +62,9 @@ def best_at(
     ]
     alive = of.all_learned([top])
     told = f"best at {axis} {place}: {top.text(LOSS)}" if alive else "none learns with every seed at its best"
-    others = "".join(f", {value_text(axis, cell.values[axis])}: {cell.text(LOSS)}" for cell in level if cell is not top)
+    others = "".join(
+        f", {labels.text(axis, cell.values[axis])}: {cell.text(LOSS)}" for cell in level if cell is not top
+    )
     return of.finding(found, alive and bool(level), told + others, f"{told}{others}; {of.all_outcomes(found)}")
 
 
@@ -74,8 +78,9 @@ def best_higher(
     sides = [of.cells(frame, side, needed, axis) for side in (higher, lower)]
     tops = [min(side, key=lambda cell: cell.median(LOSS)) for side in sides]
     alive = of.all_learned(tops)
-    places = [value_text(axis, top.values[axis]) for top in tops]
-    names = side_names((higher, lower))
+    labels = of.labels_of(frame)
+    places = [labels.text(axis, top.values[axis]) for top in tops]
+    names = side_names((higher, lower), labels)
     told = f"best at {axis} " + " against ".join(
         f"{place} with {name}" for place, name in zip(places, names, strict=True)
     )
@@ -94,8 +99,8 @@ def sensitivity(
 ) -> Finding:
     """One side is less sensitive to a key: mean over its values of min(loss, initial loss) less the best loss.
 
-    Seeds are paired; the 95 % interval of the difference is above 0, its mean at least `by` (2309.14322, section 2).
-    It says nothing of a side that learns nowhere, which makes it 0.
+    The values are those that both sides have. Seeds are paired; the 95 % interval of the difference is above 0, its
+    mean at least `by` (2309.14322, section 2). It does not hold where a seed of a side learns at none of the values.
     """
     return _sensitivities(
         frame, needed, axis, (better, worse), lambda gap: gap.above_zero and gap.middle >= by, "lie above 0"
@@ -126,21 +131,23 @@ def widens(
     A loss counts as no worse than that before training. Seeds are paired; the 95 % interval of how much the gap grows
     is above 0. Unlike a sensitivity it says something of a side that learns nowhere.
     """
-    found: list[Cell] = []
-    gaps: list[dict[int, float]] = []
-    for place in (narrow, wide):
-        sides = [of.cells(frame, {**side, **place}, needed, axis) for side in (better, worse)]
-        low, high = (_by_seed(side, mean_loss) for side in sides)
-        gaps.append({seed: high[seed] - low[seed] for seed in low if seed in high})
-        found += [*sides[0], *sides[1]]
-    growth = of.difference(gaps[0], gaps[1], needed)
     places = [
-        f"{spread_text(list(gap.values()))} with {name}"
-        for name, gap in zip(side_names((narrow, wide)), gaps, strict=True)
+        [of.cells(frame, {**side, **place}, needed, axis) for side in (better, worse)] for place in (narrow, wide)
     ]
-    told = f"gap {' against '.join(places)}, difference {growth.text}"
-    names = " less ".join(side_names((worse, better)))
-    sentence = f"mean over {axis} of the loss of {names}: {told}, which must lie above 0"
+    sides = [_scan_of(axis, side) for place in places for side in place]
+    values = _shared(axis, sides)
+    low, high, wide_low, wide_high = (_mean_losses(side, values) for side in sides)
+    gaps = [_by_seed_difference(low, high), _by_seed_difference(wide_low, wide_high)]
+    growth = of.difference(gaps[0], gaps[1], needed)
+    labels = of.labels_of(frame)
+    told_places = [
+        f"{spread_text(list(gap.values()))} with {name}"
+        for name, gap in zip(side_names((narrow, wide), labels), gaps, strict=True)
+    ]
+    told = f"gap {' against '.join(told_places)}, difference {growth.text}, over {_count(values, axis)}"
+    names = " less ".join(side_names((worse, better), labels))
+    sentence = f"mean loss along {axis} of {names}: {told}; the difference must lie above 0"
+    found = [cell for place in places for side in place for cell in side if cell.values[axis] in values]
     return of.finding(found, growth.above_zero, told, sentence)
 
 
@@ -152,24 +159,55 @@ def _sensitivities(
     holds: Callable[[of.Difference], bool],
     must: str,
 ) -> Finding:
-    sides = [of.cells(frame, selection, needed, axis) for selection in selections]
-    low, high = (_by_seed(side, loss_sensitivity) for side in sides)
-    gap = of.difference(low, high, needed)
-    texts = [spread_text(list(side.values())) for side in (low, high)]
-    nowhere = any(all(of.learned(cell) == 0 for cell in side) for side in sides)
-    names = [selection_text(selection) for selection in selections]
-    told = [f"{name} {text}".lstrip() for name, text in zip(side_names(selections), texts, strict=True)]
+    sides, labels = [of.cells(frame, selection, needed, axis) for selection in selections], of.labels_of(frame)
+    scans = [_scan_of(axis, side) for side in sides]
+    values = _shared(axis, scans)
+    found = [cell for side in sides for cell in side if cell.values[axis] in values]
+    low, high = sensitivities([{value: scan[value] for value in values} for scan in scans])
+    texts = [spread_text(list(one.by_seed.values())) if one.by_seed else f"none ({one.reason})" for one in (low, high)]
+    told = [f"{name} {text}".lstrip() for name, text in zip(side_names(selections, labels), texts, strict=True)]
+    names = [selection_text(selection, labels) for selection in selections]
+    sentence = f"sensitivity to {axis} over {_count(values, axis)} of {names[0]}: {texts[0]}; of {names[1]}: {texts[1]}"
+    if not (low.by_seed and high.by_seed):
+        return of.finding(found, False, " against ".join(told), sentence)
+    gap = of.difference(low.by_seed, high.by_seed, needed)
     return of.finding(
-        [*sides[0], *sides[1]],
-        holds(gap) and not nowhere,
-        f"{' against '.join(told)}, difference {gap.text}" + (", a side learns nowhere" if nowhere else ""),
-        f"sensitivity to {axis} of {names[0]}: {texts[0]}; of {names[1]}: {texts[1]}; "
-        f"paired difference {gap.text}, which must {must}",
+        found,
+        holds(gap),
+        f"{' against '.join(told)}, difference {gap.text}, over {_count(values, axis)}",
+        f"{sentence}; paired difference {gap.text}, which must {must}",
     )
 
 
-def _by_seed(side: Sequence[Cell], of_losses: Callable[[list[float], list[float]], float]) -> dict[int, float]:
-    """A figure of the final and initial losses along the key, of the seeds that all its cells have."""
+def _count(values: Sequence[Value], axis: str) -> str:
+    """`5 values of lr`."""
+    return f"{plural(len(values), 'value')} of {axis}"
+
+
+def _scan_of(axis: str, side: Sequence[Cell]) -> Scan:
+    """The runs of a side by value of the key and seed, of the seeds that all its cells have."""
     seeds = sorted(set.intersection(*(set(cell.runs) for cell in side)))
-    runs = {seed: [cell.runs[seed] for cell in side] for seed in seeds}
-    return {seed: of_losses([r[LOSS] for r in rows], [r["init_val_loss"] for r in rows]) for seed, rows in runs.items()}
+    return {cell.values[axis]: {seed: _scanned(cell.runs[seed]) for seed in seeds} for cell in side}
+
+
+def _scanned(run: of.Row) -> ScannedRun:
+    learned = run["outcome"] == Outcome.LEARNED
+    return ScannedRun(run_id=run["run_id"], final=run[LOSS], initial=run["init_val_loss"], learned=learned)
+
+
+def _shared(axis: str, scans: Sequence[Scan]) -> list[Value]:
+    """The values that all sides have: over other values their losses do not compare. Raises Mismatch below two."""
+    values = shared_values(scans)
+    if len(values) < 2:
+        raise of.Mismatch(f"the sides share {_count(values, axis)}: at least two are needed")
+    return values
+
+
+def _mean_losses(scan: Scan, values: Sequence[Value]) -> dict[int, float]:
+    """By seed, over distinct runs."""
+    runs = {seed: distinct_runs(scan, values, seed) for seed in scan[values[0]]}
+    return {seed: mean_loss([r.final for r in found], [r.initial for r in found]) for seed, found in runs.items()}
+
+
+def _by_seed_difference(low: Mapping[int, float], high: Mapping[int, float]) -> dict[int, float]:
+    return {seed: high[seed] - low[seed] for seed in low if seed in high}

@@ -20,6 +20,7 @@ from normexp.claims.verdict import Verdict, judge
 from normexp.config.groups import scaled_values
 from normexp.errors import UserError
 from normexp.keys import as_typed
+from normexp.labels import exact_text
 from normexp.plan import LABEL, Plan
 from normexp.run import KEYS, RunConfig
 from normexp.work import selected
@@ -81,7 +82,7 @@ def commands(file: ClaimFile, claim: Claim, out: Path, scale: float = 1.0) -> li
     """The shell commands that repeat a claim's runs or its calculation, from any folder."""
     if claim.kind is Kind.COMPUTE:
         return [f"normexp claims {shlex.quote(called(file))} {shlex.quote(claim.id)}{plugins.options()}"]
-    quick = "" if scale == 1.0 else f" {' '.join(QUICK_OVERRIDES)} --scale {scale:g}"
+    quick = "" if scale == 1.0 else f" {' '.join(QUICK_OVERRIDES)} --scale {exact_text(scale)}"
     return [
         f"normexp sweep {shlex.quote(str(file.sweeps[stem]))}{quick} --out {shlex.quote(str(out))}"
         + "".join(f" --only {shlex.quote(text)}" for text in only)

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from normexp.claims.claim import Selection
-from normexp.labels import loss_text, value_text
+from normexp.labels import Labels, loss_text
 
 LOSS = "final_val_loss"
 """The measure that is meant where none is named."""
@@ -38,15 +38,15 @@ def lead(measure: str) -> str:
     return "" if measure == LOSS else f"{measure_text(measure)}: "
 
 
-def selection_text(selection: Selection) -> str:
+def selection_text(selection: Selection, labels: Labels) -> str:
     """`norm none, lr 0.001 or 0.003`."""
     return ", ".join(
-        f"{key} {' or '.join(value_text(key, value) for value in values)}" for key, values in selection.items()
+        f"{key} {' or '.join(labels.text(key, value) for value in values)}" for key, values in selection.items()
     )
 
 
-def side_names(selections: Sequence[Selection]) -> list[str]:
+def side_names(selections: Sequence[Selection], labels: Labels) -> list[str]:
     """What tells selections apart: `position post, warmup 1000`, `position pre`."""
     first, *others = selections
     shared = [key for key, values in first.items() if all(other.get(key) == values for other in others)]
-    return [selection_text({key: side[key] for key in side if key not in shared}) for side in selections]
+    return [selection_text({key: side[key] for key in side if key not in shared}, labels) for side in selections]

@@ -18,7 +18,7 @@ from normexp.config.sweepfile import Sweep, parse
 from normexp.errors import UserError, at_most
 from normexp.feasibility import MOST_TOLD
 from normexp.keys import Value
-from normexp.labels import plural
+from normexp.labels import Labels, plural
 from normexp.plan import SEED, Plan, Point, Published
 from normexp.run import KEYS, RunConfig
 
@@ -160,7 +160,9 @@ class _Builder:
         if self._duplicates:
             yield f"dropped {plural(self._duplicates, 'duplicate point')}"
         for (warmup, steps), rates in self._slow.items():
-            reached = ", ".join(f"{rate * steps / warmup:.3g} for lr {rate:.3g}" for rate in sorted(rates)[:5])
+            labels = Labels(lambda key, rates=rates: rates)  # type: ignore[misc]
+            told = ((rate * steps / warmup, labels.text("lr", rate)) for rate in sorted(rates)[:5])
+            reached = ", ".join(f"{highest:.3g} for lr {text}" for highest, text in told)
             more = ", ..." if len(rates) > 5 else ""
             yield f"warmup {warmup} is longer than steps {steps}: the rate only reaches {reached}{more}"
 

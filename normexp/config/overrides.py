@@ -15,6 +15,7 @@ from normexp.config.values import read_axis
 from normexp.config.yamlfile import Notes, Source, is_null, nearest
 from normexp.errors import UserError
 from normexp.keys import Key, as_typed, near_to, with_point
+from normexp.labels import exact_text
 from normexp.run import KEYS
 
 TEXTS = ("name", "title")
@@ -136,7 +137,7 @@ def folder(name: str, overrides: Sequence[Override], scale: float) -> str:
     """The sweep's folder: its name, and what the command line changed."""
     changes = sorted(f"{override.key}={override.text}" for override in overrides if override.axis is not None)
     if scale != 1.0:
-        changes.append(f"scale={scale:g}")
+        changes.append(f"scale={exact_text(scale)}")
     return name + slug(changes)
 
 

@@ -78,9 +78,9 @@ def read(overrides: Sequence[str], seeds: int | None, quantity: str | None) -> R
 def _networks(plan: Plan, fixed: Mapping[str, Value]) -> dict[str, list[Point]]:
     """Points by the name of their network: the axes that vary, or norm and position."""
     varying = [key for key in plan.cell_axes if key not in fixed]
-    found: dict[str, list[Point]] = {}
+    found, labels = dict[str, list[Point]](), plan.labels
     for point in plan.points:
         values = {key: point.values[key] for key in varying}
         values = values or {key: getattr(point.config, key) for key in ("norm", "position")}
-        found.setdefault(heading(tuple(values), tuple(values.values())), []).append(point)
+        found.setdefault(heading(tuple(values), tuple(values.values()), labels), []).append(point)
     return found

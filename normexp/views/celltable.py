@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from normexp.labels import listed, loss_text, range_text, value_text
+from normexp.labels import listed, loss_text, range_text
 from normexp.plan import Plan
 from normexp.record import REFERENCES
 from normexp.views.pivot import TextTable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def cell_table(plan: Plan, summary: pd.DataFrame) -> TextTable:
     """One row a cell, best first and dead last; losses over survivors as mean ± std, the 95 % interval beside."""
-    axes = plan.cell_axes
+    axes, texts = plan.cell_axes, plan.labels
     labels = ["label"] if any(summary["label"]) else []
     header = (
         *labels,
@@ -33,7 +33,7 @@ def cell_table(plan: Plan, summary: pd.DataFrame) -> TextTable:
     )
     rows = []
     for row in best_first(summary).to_dict("records"):
-        keys = [value_text(key, row[key]) for key in [*labels, *axes]]
+        keys = [texts.text(key, row[key]) for key in [*labels, *axes]]
         mean, spread, low = row["mean_val_loss"], row["std_val_loss"], row["low95_val_loss"]
         rows.append(
             (

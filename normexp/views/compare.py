@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 
 from normexp.errors import at_most
 from normexp.keys import Value
-from normexp.labels import loss_text, plural, value_text, values_text
+from normexp.labels import Labels, loss_text, plural, values_text
 from normexp.plan import SEED, Point
 from normexp.views.comparison import CellDifference, Change, Comparison, Differing
 from normexp.views.console import Encodable, Uncut
@@ -26,7 +26,7 @@ def comparison(found: Comparison) -> RenderableType:
     parts: list[RenderableType] = [Encodable(f"{a} (A) against {b} (B)", "bold")]
     tables = [differing("Keys that differ", "key", found.keys)]
     if found.pairing.pairs:
-        tables += [_changes(found.changes), _cells(found)]
+        tables += [_changes(found), _cells(found)]
     tables.append(differing("Made with", "", found.environment))
     parts += [Uncut(table) for table in tables if table.rows]
     return Group(*parts, *(Encodable(sentence) for sentence in sentences(found)))
@@ -39,47 +39,50 @@ def names(a: str, b: str, a_folder: str, b_folder: str) -> tuple[str, str]:
 
 def differing(title: str, name: str, found: Sequence[Differing]) -> TextTable:
     """What differs, a line each, with the values of either side."""
-    rows = tuple((item.name, _values(item.name, item.a), _values(item.name, item.b)) for item in found)
+    labels = Labels(lambda key: [value for item in found if item.name == key for value in (*item.a, *item.b)])
+    rows = tuple((item.name, *(_values(item.name, side, labels) for side in (item.a, item.b))) for item in found)
     return TextTable(title=title, header=(name, "A", "B"), rows=rows)
 
 
-def _values(key: str, values: Sequence[Value]) -> str:
-    texts = [value_text(key, value) or "(empty)" for value in values[:SHOWN_VALUES]]
+def _values(key: str, values: Sequence[Value], labels: Labels) -> str:
+    texts = [labels.text(key, value) or "(empty)" for value in values[:SHOWN_VALUES]]
     more = len(values) - len(texts)
     return ", ".join(texts) + (f" and {more} more" if more else "")
 
 
-def _changes(changes: Sequence[Change]) -> TextTable:
-    rows = tuple((change.a, change.b, str(len(change.pairs)), _points(change)) for change in changes)
+def _changes(found: Comparison) -> TextTable:
+    labels = found.labels
+    rows = tuple((change.a, change.b, str(len(change.pairs)), _points(change, labels)) for change in found.changes)
     return TextTable(title="Outcomes", header=("A", "B", "points", "which, where they differ"), rows=rows)
 
 
-def _points(change: Change) -> str:
+def _points(change: Change, labels: Labels) -> str:
     """The points whose outcome changed, the first of them by name."""
     if change.a == change.b:
         return ""
-    return "; ".join(at_most([_named(pair.where, pair.before, pair.after) for pair in change.pairs], SHOWN_POINTS))
+    named = [_named(pair.where, pair.before, pair.after, labels) for pair in change.pairs]
+    return "; ".join(at_most(named, SHOWN_POINTS))
 
 
-def _named(where: Values, before: Values, after: Values) -> str:
+def _named(where: Values, before: Values, after: Values, labels: Labels) -> str:
     """`lr 0.003, seed 0, norm ln: rms`: where both agree, and what each has instead."""
-    return ", ".join(filter(None, [values_text(where), _replacement(before, after)]))
+    return ", ".join(filter(None, [values_text(where, labels), _replacement(before, after, labels)]))
 
 
-def _replacement(before: Values, after: Values) -> str:
-    parts = (f"{key} {value_text(key, before[key])} → {value_text(key, after[key])}" for key in before)
+def _replacement(before: Values, after: Values, labels: Labels) -> str:
+    parts = (f"{key} {labels.text(key, before[key])} → {labels.text(key, after[key])}" for key in before)
     return ", ".join(parts)
 
 
 def _cells(found: Comparison) -> TextTable:
-    cells = found.cells
+    cells, labels = found.cells, found.labels
     keys = [key for key in found.pairing.matched if key != SEED and len({cell.where[key] for cell in cells}) > 1]
     several = len({(*cell.before.values(), *cell.after.values()) for cell in cells}) > 1
     header = (*keys, *(["A → B"] if several else []), "A", "B", "B - A (95 % interval)", "pairs")
     rows = tuple(
         (
-            *(value_text(key, cell.where[key]) for key in keys),
-            *([_replacement(cell.before, cell.after)] if several else []),
+            *(labels.text(key, cell.where[key]) for key in keys),
+            *([_replacement(cell.before, cell.after, labels)] if several else []),
             cell_text(cell.a),
             cell_text(cell.b),
             _difference(cell),

@@ -14,6 +14,7 @@ from typing import Any
 
 from normexp.interval import half_interval
 from normexp.keys import Value
+from normexp.labels import Labels
 from normexp.plan import SEED
 from normexp.record import SURVIVED, Status
 from normexp.run import KEYS
@@ -77,6 +78,11 @@ class Comparison:
     changes: tuple[Change, ...]
     cells: tuple[CellDifference, ...]
     environment: tuple[Differing, ...]
+
+    @property
+    def labels(self) -> Labels:
+        """Labels that tell the values of both sides apart."""
+        return Labels(lambda key: [*self.a.values(key), *self.b.values(key)])
 
 
 def compare(a: Side, b: Side) -> Comparison:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from normexp.keys import Value
-from normexp.labels import listed, loss_text, plural, range_text, value_text, values_text
+from normexp.labels import Labels, listed, loss_text, plural, range_text, values_text
 from normexp.plan import LABEL, Plan
 from normexp.record import FAILED, Outcome, Status
 from normexp.views.summary import Cell, Run, best, cells, fraction
@@ -41,7 +41,7 @@ def conclusion(plan: Plan, runs: pd.DataFrame) -> str:
     sentences = [_happened(done) + (f"; {unfinished}." if unfinished else ".")]
     sentences.append(_difference(plan, found, done))
     top = best(found)
-    sentences.append(_best(top, found) if top else "No cell has a finite median loss.")
+    sentences.append(_best(top, found, plan.labels) if top else "No cell has a finite median loss.")
     return " ".join(sentence for sentence in sentences if sentence)
 
 
@@ -90,13 +90,17 @@ def _difference(plan: Plan, found: Sequence[Cell], done: Sequence[Run]) -> str:
         return "No axis changes how many learn." if len(compared) + 1 == len(shares) else ""
     if len(told) > LISTED_VALUES:
         told = [max(told, key=_share), min(told, key=_share)]
-    texts = [f"{value_text(widest, value)} {learned} of {count}" for value, learned, count in told]
+    labels = plan.labels
+    texts = [f"{labels.text(widest, value)} {learned} of {count}" for value, learned, count in told]
     named = "the label" if widest == LABEL else widest
     separated = f"What separates them most is {named} (learned, all else equal: {', '.join(texts)})."
-    return " ".join([separated, *_shared_fate(compared, found, sum(run["outcome"] != Outcome.LEARNED for run in done))])
+    stuck = sum(run["outcome"] != Outcome.LEARNED for run in done)
+    return " ".join([separated, *_shared_fate(compared, found, stuck, labels)])
 
 
-def _shared_fate(compared: dict[str, list[tuple[Value, int, int]]], found: Sequence[Cell], stuck: int) -> list[str]:
+def _shared_fate(
+    compared: dict[str, list[tuple[Value, int, int]]], found: Sequence[Cell], stuck: int, labels: Labels
+) -> list[str]:
     """A sentence for each axis of which one value has all of the runs that did not learn, if they are several.
 
     The value must do worse among partners too, or it may only have been tried where nothing learns.
@@ -107,7 +111,7 @@ def _shared_fate(compared: dict[str, list[tuple[Value, int, int]]], found: Seque
         worse = [value for value, learned, count in partners if learned < count]
         if len(losers) == 1 and worse == losers and len(partners) > 1 and stuck > 1:
             them = "Both" if stuck == 2 else f"All {stuck}"
-            told.append(f"{them} that did not learn have {axis} {value_text(axis, losers[0])}.")
+            told.append(f"{them} that did not learn have {axis} {labels.text(axis, losers[0])}.")
     return told
 
 
@@ -145,9 +149,9 @@ def _by_several(told: Sequence[tuple[Value, int, int]]) -> bool:
     return max(losses) - min(losses) > 1
 
 
-def _best(cell: Cell, found: Sequence[Cell]) -> str:
+def _best(cell: Cell, found: Sequence[Cell], labels: Labels) -> str:
     run, count = cell.done[0], len(cell.done)
-    name = values_text(cell.values) or "the one cell"
+    name = values_text(cell.values, labels) or "the one cell"
     references = f"floor {loss_text(run['floor'])}, guess {loss_text(run['guess'])}"
     if len({(run["floor"], run["guess"]) for cell in found for run in cell.done}) > 1:
         return (

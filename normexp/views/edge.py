@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from normexp.bisection import Finding, Number
 from normexp.edge import Edge, Question, Share
-from normexp.labels import listed, plural, value_text, values_text
+from normexp.labels import Labels, exact_text, listed, plural, values_text
 from normexp.record import RunRecord
 from normexp.search import Search
 from normexp.views import tables
@@ -19,27 +19,36 @@ if TYPE_CHECKING:
     import pandas as pd
 
 UP_TO, FROM = "up to", "from"
+ALONG = ""
+"""The axis, as a key of labels: its values have more digits here than in tables of a sweep."""
 
 
-def number_text(value: Number) -> str:
-    """A value of the axis with the digits that tell it from its neighbours."""
-    return f"{value:.6g}"
+def labels_of(edges: Sequence[Edge], ends: Collection[Number] = ()) -> Labels:
+    """Labels that tell apart the values of the cells, and the values of the axis: those that were run and `ends`."""
+    values = [*ends, *(share.value for edge in edges for share in edge.shares)]
+    cells = [edge.values for edge in edges]
+    return Labels(lambda key: values if key == ALONG else [cell[key] for cell in cells if key in cell])
 
 
-def share_text(share: Share) -> str:
+def number_text(value: Number, labels: Labels) -> str:
+    """A value of the axis with the digits that tell it from its neighbours, six or more."""
+    return labels.text(ALONG, value)
+
+
+def share_text(share: Share, labels: Labels) -> str:
     """`0.003 (2 of 3)`, `0.003 (1 of 3, 1 failed)`."""
     failed = f", {share.failed} failed" if share.failed else ""
-    return f"{number_text(share.value)} ({share.learned} of {share.seeds}{failed})"
+    return f"{number_text(share.value, labels)} ({share.learned} of {share.seeds}{failed})"
 
 
 def asked_text(question: Question) -> str:
     """What was asked, and what counts as learned."""
     span, seeds = question.span, len(question.seeds)
-    close = f"{span.resolution:g} apart or less" if span.whole else f"a ratio of {span.resolution:g} or less"
+    low, high = (number_text(end, labels_of([], [span.low, span.high])) for end in (span.low, span.high))
+    close = f"{span.resolution} apart or less" if span.whole else f"a ratio of {exact_text(span.resolution)} or less"
     needed = "the one seed" if seeds == 1 else f"at least {question.needed} of {seeds} seeds"
     return (
-        f"{question.axis} from {number_text(span.low)} to {number_text(span.high)}, the ends of a bracket {close}."
-        f" It learns at a value where {needed} did."
+        f"{question.axis} from {low} to {high}, the ends of a bracket {close}. It learns at a value where {needed} did."
     )
 
 
@@ -58,13 +67,14 @@ def is_window(edge: Edge) -> bool:
 
 def table(question: Question, edges: Sequence[Edge]) -> TextTable:
     """A row a border: the brackets' ends with k of n; a cell without any says so."""
-    names = _names(edges)
+    names, labels = _names(edges), _labels(question, edges)
     header = (*names, "learns", "at", "but not at", "values run", "remark")
     rows = []
     for edge in edges:
-        cell = [value_text(name, edge.values[name]) for name in names]
-        lines = [(kind, share_text(good), share_text(bad)) for kind, good, bad in ends(edge)] or [_without(edge)]
-        count, told = str(len(edge.shares)), remark(edge)
+        cell = [labels.text(name, edge.values[name]) for name in names]
+        lines = [(kind, *(share_text(share, labels) for share in both)) for kind, *both in ends(edge)]
+        lines = lines or [_without(edge, labels)]
+        count, told = str(len(edge.shares)), remark(edge, labels)
         for index, line in enumerate(lines):
             rows.append((*cell, *line, *((count, told) if index == 0 else ("", ""))))
     note = "In brackets: seeds that learned. Both ends of a bracket were run; between them nothing is known."
@@ -76,48 +86,50 @@ def _names(edges: Sequence[Edge]) -> list[str]:
     return [name for name in edges[0].values if name != "label" or any(edge.values[name] for edge in edges)]
 
 
-def _without(edge: Edge) -> tuple[str, str, str]:
+def _without(edge: Edge, labels: Labels) -> tuple[str, str, str]:
     """The line of a cell without a border."""
-    both = " to ".join(share_text(share) for share in (*edge.shares[:1], *edge.shares[1:][-1:]))
+    both = " to ".join(share_text(share, labels) for share in (*edge.shares[:1], *edge.shares[1:][-1:]))
     if edge.finding is Finding.EVERYWHERE:
         return "at every value", both, ""
     return ("at no value", "", both) if edge.finding is Finding.NOWHERE else ("open", "", "")
 
 
-def remark(edge: Edge) -> str:
+def remark(edge: Edge, labels: Labels) -> str:
     """What a bracket alone would hide: other borders, mixed values elsewhere, no verdicts, an unfinished search."""
     told = []
     if edge.finding is Finding.SEVERAL:
-        told.append("learns only in between" if is_window(edge) else f"not monotone: {_stretches(edge)}")
+        told.append("learns only in between" if is_window(edge) else f"not monotone: {_stretches(edge, labels)}")
     named = {id(share) for _, *both in ends(edge) for share in both}
     if not edge.borders:
         named = {id(share) for share in (*edge.shares[:1], *edge.shares[-1:])}
     mixed = [share for share in edge.shares if share.verdict is not None and 0 < share.learned < share.seeds]
-    told += [f"mixed at {listed([share_text(share) for share in mixed if id(share) not in named])}"]
-    open_at = [share_text(share) for share in edge.shares if share.verdict is None]
+    told += [f"mixed at {listed([share_text(share, labels) for share in mixed if id(share) not in named])}"]
+    open_at = [share_text(share, labels) for share in edge.shares if share.verdict is None]
     told += [f"no verdict at {listed(open_at)}"] if open_at else []
     told += [] if edge.finished else ["not finished"]
     return "; ".join(part for part in told if part != "mixed at ")
 
 
-def _stretches(edge: Edge) -> str:
+def _stretches(edge: Edge, labels: Labels) -> str:
     """`learns at 0.001 to 0.003 and 0.03, not at 0.01 and 0.1 to 1`."""
     found: dict[bool, list[str]] = {True: [], False: []}
     decided = [share for share in edge.shares if share.verdict is not None]
     for verdict, group in groupby(decided, key=lambda share: bool(share.verdict)):
-        values = [number_text(share.value) for share in group]
+        values = [number_text(share.value, labels) for share in group]
         found[verdict].append(" to ".join(dict.fromkeys((values[0], values[-1]))))
     return f"learns at {listed(found[True])}, not at {listed(found[False])}"
 
 
 def conclusion(question: Question, edges: Sequence[Edge]) -> str:
     """Where the borders lie lowest and highest, and how many cells have none: of runs that were made alone."""
+    labels = _labels(question, edges)
     plain = [edge for edge in edges if edge.finding is Finding.BORDER or is_window(edge)]
     told = []
     for kind in (UP_TO, FROM):
         found = [(edge, good, bad) for edge in plain for its, good, bad in ends(edge) if its == kind]
-        told += [_compared(question, kind, found)] if found else []
-    span = f"{question.axis} {number_text(question.span.low)} to {number_text(question.span.high)}"
+        told += [_compared(question, kind, found, labels)] if found else []
+    low, high = (number_text(end, labels) for end in (question.span.low, question.span.high))
+    span = f"{question.axis} {low} to {high}"
     others = {
         f"learns at all values run from {span}": [e for e in edges if e.finding is Finding.EVERYWHERE],
         f"learns at no value run from {span}": [e for e in edges if e.finding is Finding.NOWHERE],
@@ -126,54 +138,59 @@ def conclusion(question: Question, edges: Sequence[Edge]) -> str:
     }
     for words, matching in others.items():
         if matching:
-            told.append(f"{_which(matching, edges)} {words}.")
+            told.append(f"{_which(matching, edges, labels)} {words}.")
     return " ".join(told)
 
 
-def _which(matching: Sequence[Edge], edges: Sequence[Edge]) -> str:
+def _which(matching: Sequence[Edge], edges: Sequence[Edge], labels: Labels) -> str:
     if len(edges) == 1:
         return "It"
     if len(matching) == len(edges):
         return f"Each of the {len(edges)} cells"
-    return listed([f"The cell {name_of(edge)}" if index == 0 else name_of(edge) for index, edge in enumerate(matching)])
+    first, *others = [name_of(edge, labels) for edge in matching]
+    return listed([f"The cell {first}", *others])
 
 
-def name_of(edge: Edge) -> str:
+def name_of(edge: Edge, labels: Labels) -> str:
     """A cell in words; empty where it is the only one."""
-    return values_text(edge.values)
+    return values_text(edge.values, labels)
 
 
-def _compared(question: Question, kind: str, found: Sequence[tuple[Edge, Share, Share]]) -> str:
+def _labels(question: Question, edges: Sequence[Edge]) -> Labels:
+    return labels_of(edges, [question.span.low, question.span.high])
+
+
+def _compared(question: Question, kind: str, found: Sequence[tuple[Edge, Share, Share]], labels: Labels) -> str:
     """One border in words, or the lowest and the highest of several with the least factor between them."""
     axis = question.axis
     by_value = sorted(found, key=lambda item: (item[1].value, item[2].value))
     (lowest, low_good, low_bad), (highest, high_good, high_bad) = by_value[0], by_value[-1]
     if len(found) == 1:
-        name = f"With {name_of(lowest)} it" if name_of(lowest) else "It"
+        cell = name_of(lowest, labels)
+        name = f"With {cell} it" if cell else "It"
         ending = "but not at" if kind == UP_TO else "on, but not at"
-        return f"{name} learns {kind} {axis} {share_text(low_good)} {ending} {share_text(low_bad)}."
+        return f"{name} learns {kind} {axis} {share_text(low_good, labels)} {ending} {share_text(low_bad, labels)}."
     least, most = max(low_good.value, low_bad.value), min(high_good.value, high_bad.value)
     what = f"The {axis} {kind} which it learns" if kind == UP_TO else f"The {axis} from which on it learns"
     if most <= least:
-        low, high = (choose(s.value for _, *both in found for s in both) for choose in (min, max))
-        return f"{what} lies between {number_text(low)} and {number_text(high)} in {plural(len(found), 'cell')}."
-    apart = (
-        f"at least {most - least:g} more" if question.span.whole else f"at least {_floor(most / least)} times as high"
-    )
+        values = [share.value for _, *both in found for share in both]
+        low, high = (number_text(value, labels) for value in (min(values), max(values)))
+        return f"{what} lies between {low} and {high} in {plural(len(found), 'cell')}."
+    apart = f"at least {most - least} more" if question.span.whole else f"at least {_floor(most / least)} times as high"
     return (
-        f"{what} is lowest with {name_of(lowest)} ({_bracket(low_good, low_bad)})"
-        f" and highest with {name_of(highest)} ({_bracket(high_good, high_bad)}): {apart}."
+        f"{what} is lowest with {name_of(lowest, labels)} ({_bracket(low_good, low_bad, labels)})"
+        f" and highest with {name_of(highest, labels)} ({_bracket(high_good, high_bad, labels)}): {apart}."
     )
 
 
-def _bracket(good: Share, bad: Share) -> str:
-    return f"{number_text(good.value)}, not {number_text(bad.value)}"
+def _bracket(good: Share, bad: Share, labels: Labels) -> str:
+    return f"{number_text(good.value, labels)}, not {number_text(bad.value, labels)}"
 
 
 def _floor(factor: float) -> str:
-    """Two significant digits, never more than there is."""
-    unit = 10 ** (math.floor(math.log10(factor)) - 1)
-    return f"{math.floor(factor / unit + 1e-9) * unit:.6g}"
+    """Two significant digits, or of a factor near 1 two of what it adds to 1; never more than there is."""
+    unit = 10 ** (math.floor(math.log10(factor if factor >= 1.1 else factor - 1)) - 1)
+    return f"{math.floor(factor / unit + 1e-9) * unit:.12g}"
 
 
 def cost(search: Search, records: Mapping[str, RunRecord], before: Collection[str] = ()) -> str:
@@ -187,9 +204,10 @@ def cost(search: Search, records: Mapping[str, RunRecord], before: Collection[st
 def borders_frame(edges: Sequence[Edge]) -> pd.DataFrame:
     """One row a border that the table shows, and one a cell without."""
     rows: list[dict[str, Any]] = []
+    labels = labels_of(edges)
     for edge in edges:
         shared = {"finding": edge.finding.value, "finished": str(edge.finished).lower()}
-        shared |= {"values_run": str(len(edge.shares)), "remark": remark(edge)}
+        shared |= {"values_run": str(len(edge.shares)), "remark": remark(edge, labels)}
         rows += [] if ends(edge) else [{**edge.values, **shared}]
         for kind, *both in ends(edge):
             row = {**edge.values, "border": kind, **shared}

@@ -6,17 +6,19 @@ import math
 from collections.abc import Iterable
 
 from normexp.keys import Value
-from normexp.labels import loss_text, value_text
+from normexp.labels import Labels, loss_text
 from normexp.record import Outcome, RunRecord
 from normexp.run import KEYS, RunConfig
 
 
 def story(record: RunRecord, others: Iterable[RunRecord]) -> list[str]:
     """Lines of text. `others` are the records among which a neighbour is looked for."""
-    lines = [record.run_id, f"  config: {_config(record.config)}", *(f"  {fact}" for fact in facts(record))]
-    neighbour = nearest(record, others)
+    known = list(others)
+    labels = Labels.among(one.to_dict() for one in (RunConfig(), record.config, *(other.config for other in known)))
+    lines = [record.run_id, f"  config: {_config(record.config, labels)}", *(f"  {fact}" for fact in facts(record))]
+    neighbour = nearest(record, known)
     if neighbour is not None:
-        lines.append(f"  nearest run that learned: {_difference(record.config, neighbour)}")
+        lines.append(f"  nearest run that learned: {_difference(record.config, neighbour, labels)}")
         lines.append(f"    {neighbour.run_id}, loss {_loss(_final(neighbour))}")
     made = ", ".join(f"{name} {value}" for name, value in record.environment.items())
     stale = "; STALE: this version gives other numbers" if record.stale else ""
@@ -35,11 +37,11 @@ def facts(record: RunRecord) -> list[str]:
     return found + _result(record)
 
 
-def _config(config: RunConfig) -> str:
+def _config(config: RunConfig, labels: Labels) -> str:
     """The keys that differ from their defaults."""
     default = RunConfig()
     changed = [name for name in KEYS if getattr(config, name) != getattr(default, name)]
-    return ", ".join(f"{name}={value_text(name, getattr(config, name))}" for name in changed) or "all defaults"
+    return ", ".join(f"{name}={labels.text(name, getattr(config, name))}" for name in changed) or "all defaults"
 
 
 def _result(record: RunRecord) -> list[str]:
@@ -96,9 +98,9 @@ def _gap(one: Value, other: Value) -> float:
     return abs(math.log((one + 1e-12) / (other + 1e-12)))
 
 
-def _difference(config: RunConfig, neighbour: RunRecord) -> str:
+def _difference(config: RunConfig, neighbour: RunRecord, labels: Labels) -> str:
     def told(name: str) -> str:
-        theirs, ours = (value_text(name, getattr(run, name)) for run in (neighbour.config, config))
+        theirs, ours = (labels.text(name, getattr(run, name)) for run in (neighbour.config, config))
         return f"{name} {theirs} instead of {ours}"
 
     return ", ".join(told(name) for name in _differing(config, neighbour.config))

@@ -154,8 +154,8 @@ class View:
 
 def names_of(plan: Plan) -> dict[str, str]:
     """Run id to the first point that it answers: `position post, lr 0.003`; the id itself where nothing varies."""
-    names: dict[str, str] = {}
+    names, labels = dict[str, str](), plan.labels
     for point in plan.points:
         run_id = point.config.run_id
-        names.setdefault(run_id, values_text({"label": point.label, **point.values}) or run_id)
+        names.setdefault(run_id, values_text({"label": point.label, **point.values}, labels) or run_id)
     return names

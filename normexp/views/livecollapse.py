@@ -143,15 +143,17 @@ class Column:
         every = max(1, math.ceil(len(sizes) / max(1, most)))
         shown = sorted({*list(sizes)[::every], *list(sizes)[-1:]})
         broken = seen.death.layer if seen.death is not None else None
-        nearest = min(shown, key=lambda layer: abs(layer - broken), default=None) if broken is not None else None
+        if broken is not None and broken in sizes and broken not in shown:
+            by_distance = sorted(shown, key=lambda layer: abs(layer - broken))
+            shown = sorted([broken, *by_distance[1:]])
         for layer in reversed(shown):  # the head above, as a network is drawn
             size = sizes[layer]
             told = f"{size:7.1e}" if math.isfinite(size) else BROKEN * 3
             room = max(1, width - 3 - 1 - 8)
             drawn = bar(size, QUIETEST, LOUDEST, room, unicode=unicode).ljust(room)
             colour = next((name for most, name in SIZES if size <= most), "red")
-            mark = f"{layer:3}" if layer != nearest else f"{'✗' if unicode else 'x'}{layer:2}"
-            style = "bold red" if layer == nearest else "dim"
+            mark = f"{layer:3}" if layer != broken else f"{'✗' if unicode else 'x'}{layer:2}"
+            style = "bold red" if layer == broken else "dim"
             yield Text.assemble((mark, style), " ", (drawn, colour), f"{told:>8}", no_wrap=True)
 
 

@@ -12,7 +12,7 @@ from itertools import product
 
 from normexp.errors import UserError
 from normexp.keys import Value, near_to
-from normexp.labels import values_text
+from normexp.labels import Labels, values_text
 from normexp.plan import LABEL, SEED, Plan, Point
 from normexp.record import RunRecord
 from normexp.run import KEYS
@@ -80,13 +80,14 @@ def halves(whole: Side, along: str) -> tuple[Side, Side]:
         raise UserError(f"--along {along}: {fault}") from fault
     if values[0] == values[1]:
         raise UserError(f"--along {along}: the two values are one: write two that differ")
-    found = []
-    for value in values:
+    found, labels = [], Labels(whole.values)
+    for wanted in values:
+        value = next(iter(labels.matching(key, wanted)), wanted)
         points = tuple(point for point in whole.points if point.value_of(key) == value)
         if not points:
             known = ", ".join(map(str, whole.values(key)))
             raise UserError(f"--along {along}: {whole.name} has no point with {key} {value}: it has {known}")
-        found.append(replace(whole, name=values_text({key: value}), points=points, axes=_with(whole.axes, key)))
+        found.append(replace(whole, name=values_text({key: value}, labels), points=points, axes=_with(whole.axes, key)))
     return found[0], found[1]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from normexp.keys import Value, is_number
-from normexp.labels import heading, loss_text, range_text, value_text, values_text
+from normexp.labels import Labels, heading, loss_text, range_text, values_text
 from normexp.plan import Plan, Published
 from normexp.record import Outcome, Status
 from normexp.views.summary import Cell, Run, cells, final_loss, result_word
@@ -41,7 +41,7 @@ def pivot(plan: Plan, runs: pd.DataFrame) -> list[TextTable]:
     if plan.pivot is None:
         return []
     row_keys, column_keys = plan.pivot.rows, plan.pivot.columns
-    named = {*row_keys, *column_keys}
+    named, labels = {*row_keys, *column_keys}, plan.labels
     groups: dict[tuple[Value, ...], list[Cell]] = {}
     for cell in cells(plan, runs):
         rest = {key: value for key, value in cell.values.items() if key not in named}
@@ -49,7 +49,8 @@ def pivot(plan: Plan, runs: pd.DataFrame) -> list[TextTable]:
     tables = []
     for group in groups.values():
         rest = {key: value for key, value in group[0].values.items() if key not in named}
-        tables.append(_table(values_text(rest), _varying(row_keys, group), column_keys, group, plan.published))
+        title, rows = values_text(rest, labels), _varying(row_keys, group)
+        tables.append(_table(title, rows, column_keys, group, plan.published, labels))
     several = any(len(cell.runs) > 1 for group in groups.values() for cell in group)
     return _noted_once(tables, SEVERAL if several else "")
 
@@ -73,6 +74,7 @@ def _table(
     column_keys: Sequence[str],
     group: Sequence[Cell],
     published: Iterable[Published],
+    labels: Labels,
 ) -> TextTable:
     texts: dict[tuple[Combination, Combination], str] = {}
     sources: dict[str, None] = {}
@@ -86,9 +88,9 @@ def _table(
     rows, columns = _ordered(row for row, _ in texts), _ordered(column for _, column in texts)
     return TextTable(
         title=title,
-        header=(" / ".join(row_keys), *(heading(column_keys, column) or MEASURED for column in columns)),
+        header=(" / ".join(row_keys), *(heading(column_keys, column, labels) or MEASURED for column in columns)),
         rows=tuple(
-            (_row_heading(row_keys, row), *(texts.get((row, column), "") for column in columns)) for row in rows
+            (_row_heading(row_keys, row, labels), *(texts.get((row, column), "") for column in columns)) for row in rows
         ),
         note=f"In brackets: {'; '.join(sources)}." if sources else "",
     )
@@ -111,9 +113,9 @@ def _all_values(cell: Cell) -> Mapping[str, Value]:
     return cell.point.config.to_dict() | cell.values
 
 
-def _row_heading(keys: Sequence[str], values: Sequence[Value]) -> str:
+def _row_heading(keys: Sequence[str], values: Sequence[Value], labels: Labels) -> str:
     """Under a header that names the keys, the one value needs no name."""
-    return value_text(keys[0], values[0]) if len(keys) == 1 else heading(keys, values)
+    return labels.text(keys[0], values[0]) if len(keys) == 1 else heading(keys, values, labels)
 
 
 def cell_text(cell: Cell) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from normexp.errors import UserError
+from normexp.errors import UserError, at_most
 from normexp.keys import Value, is_number
-from normexp.labels import listed
+from normexp.labels import Labels, listed
 from normexp.plan import LABEL
-from normexp.record import Status
-from normexp.sensitivity import sensitivity
+from normexp.record import Outcome, Status
+from normexp.sensitivity import Scan, ScannedRun, sensitivities
 from normexp.views.figures.chart import (
     LOSS,
     NAMES,
@@ -35,6 +35,8 @@ MEASURES = {
     "fraction": Axis(key="learned_fraction", label="learned fraction", scale=SHARE),
 }
 """What may stand on the y axis of a scan."""
+NAMED_LINES = 4
+"""Lines without S that a note names."""
 
 
 def scan(source: Source, choice: Choice, *, x: str, with_sensitivity: bool = False) -> Chart:
@@ -46,10 +48,11 @@ def scan(source: Source, choice: Choice, *, x: str, with_sensitivity: bool = Fal
     along = check_axis(source, "--x" if choice.x else "", choice.x or x)
     others = [key for key in source.varying if key != along]
     facets = checked_facets(source, choice, taken=(along,))
-    axis = value_axis(along, source.values(along))
+    axis = value_axis(along, source.values(along), source.labels)
     scanned = with_sensitivity and axis.scale != NAMES
     items = _lines(source, along, others)
     layout = place(items, facets)
+    found = sensitivities([_scan_of(one.item) for one in layout.placed]) if scanned else [None] * len(layout.placed)
     lines = [
         Line(
             panel=one.panel,
@@ -57,9 +60,9 @@ def scan(source: Source, choice: Choice, *, x: str, with_sensitivity: bool = Fal
             keys=one.keys,
             spots=[_spot(value, cell, measure) for value, cell in one.item],
             losses=next((losses_of(run) for _, cell in one.item for run in cell.done), None),
-            sensitivity=line_sensitivity([cell for _, cell in one.item]) if scanned else None,
+            sensitivity=sensitivity,
         )
-        for one in layout.placed
+        for one, sensitivity in zip(layout.placed, found, strict=True)
     ]
     return Chart(
         title=source.title,
@@ -68,12 +71,16 @@ def scan(source: Source, choice: Choice, *, x: str, with_sensitivity: bool = Fal
         lines=lines,
         axes={},
         columns=layout.columns,
-        notes=omitted_note(layout.omitted, len(items), "line"),
+        notes=(
+            *_sensitivity_notes(lines, axis, len(axis.values)),
+            *omitted_note(layout.omitted, len(items), "line"),
+        ),
     )
 
 
 def _lines(source: Source, along: str, others: Sequence[str]) -> list[tuple[Texts, list[tuple[Value, Cell]]]]:
     """Each line once, with its cells by rising value; lines that the same runs answer are one, named by both."""
+    labels = source.labels
     found: dict[tuple[Value, ...], list[Cell]] = {}
     for cell in source.cells():
         found.setdefault(tuple(cell.values[key] for key in others), []).append(cell)
@@ -86,7 +93,7 @@ def _lines(source: Source, along: str, others: Sequence[str]) -> list[tuple[Text
         pairs = [(cell.values[along], cell) for cell in twins[0]]
         if all(is_number(value) for value, _ in pairs):
             pairs.sort(key=lambda pair: float(pair[0]))
-        items.append((texts_of([line[0].values for line in twins], others), pairs))
+        items.append((texts_of([line[0].values for line in twins], others, labels), pairs))
     return items
 
 
@@ -103,18 +110,38 @@ def _share(run: Run) -> float:
     return float(run["learned_fraction"]) if math.isfinite(final_loss(run)) else 0.0
 
 
-def line_sensitivity(along: Sequence[Cell]) -> float | None:
-    """Mean over seeds of the sensitivity over all values; None where a run is not done, or seeds differ."""
-    by_seed = [{run["seed"]: run for run in cell.done} for cell in along]
-    seeds = set(by_seed[0])
-    if not seeds or len(along) < 2 or any(set(found) != seeds for found in by_seed):
-        return None
-    if any(len(cell.done) < len(cell.runs) for cell in along):
-        return None
-    return statistics.fmean(
-        sensitivity([final_loss(found[seed]) for found in by_seed], [found[seed]["init_val_loss"] for found in by_seed])
-        for seed in sorted(seeds)
-    )
+def _scan_of(along: Sequence[tuple[Value, Cell]]) -> Scan:
+    """A line's runs by value and seed; at a value where not all are done, none."""
+    return {value: {} if len(cell.done) < len(cell.runs) else _scanned(cell.done) for value, cell in along}
+
+
+def _scanned(done: Sequence[Run]) -> dict[int, ScannedRun]:
+    return {
+        run["seed"]: ScannedRun(
+            run_id=run["run_id"],
+            final=final_loss(run),
+            initial=run["init_val_loss"],
+            learned=run["outcome"] == Outcome.LEARNED,
+        )
+        for run in done
+    }
+
+
+def _sensitivity_notes(lines: Sequence[Line], axis: Axis, values: int) -> Iterator[str]:
+    """What S is and which values it covers, of how many that the figure has; and which lines have none, and why."""
+    found = [line.sensitivity for line in lines if line.sensitivity is not None]
+    counts = {one.count for one in found if one.by_seed}
+    plural = "learning rates" if axis.key == "lr" else f"values of {axis.key}"
+    for count in counts:  # one at most: all lines have the same values
+        covered = f"the {count} {plural}{' that these lines share' if count < values else ''}"
+        yield f"S: mean over {covered} of the loss (at most that before training), less the lowest"
+    names: dict[str, list[str]] = {}
+    for line in lines:
+        if line.sensitivity is not None and not line.sensitivity.by_seed:
+            name = ", ".join(filter(None, [line.label, line.panel])) or "this line"
+            names.setdefault(line.sensitivity.reason, []).append(name)
+    for reason, without in names.items():
+        yield f"S — for {'; '.join(at_most(without, NAMED_LINES, '{} more'))}: {reason}"
 
 
 def outcome_map(source: Source, choice: Choice) -> Map:
@@ -123,7 +150,7 @@ def outcome_map(source: Source, choice: Choice) -> Map:
     Raises UserError where an axis does not vary, or where fewer than two do.
     """
     x, y = _axes(source, choice)
-    facets = checked_facets(source, choice, taken=(x, y))
+    facets, labels = checked_facets(source, choice, taken=(x, y)), source.labels
     others = [key for key in source.varying if key not in (x, y)]
     if facets is None:
         facets = _map_facets(source, others)
@@ -131,9 +158,9 @@ def outcome_map(source: Source, choice: Choice) -> Map:
     for cell in source.cells():
         where = (*(cell.values[key] for key in facets), cell.values[x], cell.values[y])
         squares.setdefault(where, {}).update({run["run_id"]: run for run in cell.runs})
-    names = {key: names_axis(key, source.values(key)) for key in (x, y)}
+    names = {key: names_axis(key, source.values(key), labels) for key in (x, y)}
     items = [
-        (texts_of([dict(zip(facets, where, strict=False))], facets), (where[-2:], list(runs.values())))
+        (texts_of([dict(zip(facets, where, strict=False))], facets, labels), (where[-2:], list(runs.values())))
         for where, runs in squares.items()
     ]
     layout = place([(texts, item) for texts, item in items], facets) if facets else None
@@ -144,7 +171,7 @@ def outcome_map(source: Source, choice: Choice) -> Map:
         title=source.title,
         x=names[x],
         y=names[y],
-        squares=[_square(panel, (x, y), place, runs) for panel, (place, runs) in panelled],
+        squares=[_square(panel, (x, y), place, runs, labels) for panel, (place, runs) in panelled],
         by_fraction=choice.by_fraction,
         columns=layout.columns if layout else None,
         notes=(*notes, *omitted_note(layout.omitted if layout else 0, len(items), "square")),
@@ -185,8 +212,8 @@ def _map_facets(source: Source, others: Sequence[str]) -> tuple[str, ...]:
     return tuple(key for key in others if key in chosen)
 
 
-def _square(panel: str, keys: tuple[str, str], values: Sequence[Value], runs: Sequence[Run]) -> Square:
-    texts = texts_of([dict(zip(keys, values, strict=True))], keys)
+def _square(panel: str, keys: tuple[str, str], values: Sequence[Value], runs: Sequence[Run], labels: Labels) -> Square:
+    texts = texts_of([dict(zip(keys, values, strict=True))], keys, labels)
     done = [run for run in runs if run["status"] == Status.DONE]
     return Square(
         panel=panel,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from normexp.keys import Value, is_number
-from normexp.labels import value_text
+from normexp.keys import Value, as_typed, is_number
+from normexp.labels import Labels
 from normexp.record import Losses, Outcome
+from normexp.sensitivity import Sensitivity
 from normexp.views.figures.panels import Texts
 from normexp.views.tables import frame
 
@@ -19,13 +20,15 @@ if TYPE_CHECKING:
 
 LINEAR, LOG, LOSS, SHARE, NAMES = "linear", "log", "loss", "share", "names"
 """Scales of an axis: `loss` is linear up to a bend above the guess, `share` goes from 0 to 1, `names` has words."""
+SENSITIVITY = ("sensitivity", "sensitivity_values", "no_sensitivity")
+"""Columns of a figure's data: S in nats, over how many values, and why there is none."""
 TRAINING = "training"
 """The series that is drawn thin, behind the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """`key` names it in data, `label` in the figure, with its unit. `names`: those of a scale of names, in order.
+    """`key` names it in data, `label` in the figure, with its unit. `names` are the labels of its `values`, in order.
 
     Panels whose y axes are equal share it: a `group` of its own keeps one apart.
     """
@@ -33,6 +36,7 @@ class Axis:
     key: str
     label: str
     scale: str = LINEAR
+    values: tuple[Value, ...] = ()
     names: tuple[str, ...] = ()
     group: str = ""
 
@@ -70,7 +74,10 @@ class Spot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """Where a run went non-finite, or (`outcome` another) where one ended that came to no rest."""
+    """Where a run went non-finite, or (`outcome` another) where one ended that came to no rest.
+
+    Over layers, `x` is the layer, and `text` how many of the line's runs became non-finite there, empty for all.
+    """
 
     x: float
     y: float
@@ -90,7 +97,7 @@ class Line:
     series: str = ""
     marks: Sequence[Mark] = ()
     losses: Losses | None = None
-    sensitivity: float | None = None
+    sensitivity: Sensitivity | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,14 +121,14 @@ class Chart:
         rows = []
         for line in self.lines:
             about = {"panel": line.panel, "line": line.label, "series": line.series}
-            told = {} if line.sensitivity is None else {"sensitivity": repr(line.sensitivity)}
+            told = {} if line.sensitivity is None else _sensitivity_cells(line.sensitivity)
             for spot in line.spots:
                 row: dict[str, Any] = {**about, **told, self.x.key: spot.x}
                 row |= {"runs": spot.runs, "nonfinite": spot.dead}
                 row |= {"median": repr(float(spot.middle)), "lowest": _text(spot.low), "highest": _text(spot.high)}
                 rows.append(row)
         series = ["series"] if any(line.series for line in self.lines) else []
-        scanned = ["sensitivity"] if any(line.sensitivity is not None for line in self.lines) else []
+        scanned = [*SENSITIVITY] if any(line.sensitivity is not None for line in self.lines) else []
         spread = ["runs", "nonfinite", "median", "lowest", "highest"]
         return frame(rows, ["panel", "line", *series, self.x.key, *spread, *scanned])
 
@@ -165,8 +172,10 @@ class Map:
         """One row a square, with a count for each word that any square has."""
         words = list(dict.fromkeys(word for square in self.squares for word in square.counts))
         ordered = [*(word.value for word in Outcome if word in words), *(w for w in words if w not in [*Outcome])]
-        rows = (
-            {"panel": square.panel, f"x_{self.x.key}": square.x, f"y_{self.y.key}": square.y, "runs": square.runs}
+        xs, ys = (dict(zip(axis.names, map(as_typed, axis.values), strict=True)) for axis in (self.x, self.y))
+        rows: Iterable[dict[str, Any]] = (
+            {"panel": square.panel, f"x_{self.x.key}": xs[square.x], f"y_{self.y.key}": ys[square.y]}
+            | {"runs": square.runs}
             | {f"{word}_runs": square.counts.get(word, 0) for word in ordered}
             | {"median_learned_fraction": _text(square.fraction)}
             for square in self.squares
@@ -176,26 +185,33 @@ class Map:
         return frame(rows, ["panel", *places, "runs", *counts, "median_learned_fraction"])
 
 
-def names_axis(key: str, values: Iterable[Value]) -> Axis:
+def names_axis(key: str, values: Iterable[Value], labels: Labels) -> Axis:
     """An axis of the words of these values: numbers in rising order, anything else as it comes."""
     distinct = list(dict.fromkeys(values))
     if all(is_number(value) for value in distinct):
         distinct.sort(key=float)
-    return Axis(key=key, label=label_of(key), scale=NAMES, names=tuple(value_text(key, value) for value in distinct))
+    names = tuple(labels.text(key, value) for value in distinct)
+    return Axis(key=key, label=label_of(key), scale=NAMES, values=tuple(distinct), names=names)
 
 
-def value_axis(key: str, values: Sequence[Value]) -> Axis:
+def value_axis(key: str, values: Sequence[Value], labels: Labels) -> Axis:
     """An axis for these values: logarithmic where positive numbers span more than a decade, of names for words."""
     if not all(is_number(value) for value in values):
-        return names_axis(key, values)
+        return names_axis(key, values, labels)
     numbers = [float(value) for value in values]
     log = min(numbers) > 0 and max(numbers) > 10 * min(numbers)
-    return Axis(key=key, label=label_of(key), scale=LOG if log or (key == "lr" and min(numbers) > 0) else LINEAR)
+    scale = LOG if log or (key == "lr" and min(numbers) > 0) else LINEAR
+    return replace(names_axis(key, values, labels), scale=scale)
 
 
 def label_of(key: str) -> str:
     """A key as the name of an axis."""
     return {"lr": "learning rate", "depth": "depth (blocks)", "warmup": "warm-up (steps)"}.get(key, key)
+
+
+def _sensitivity_cells(found: Sensitivity) -> dict[str, Any]:
+    count = str(found.count) if found.by_seed else ""
+    return dict(zip(SENSITIVITY, (_text(found.mean), count, found.reason), strict=True))
 
 
 def _text(number: float | None) -> str | None:

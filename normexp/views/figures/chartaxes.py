@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from normexp.keys import Value
-from normexp.labels import shown, value_text
+from normexp.labels import exact_text, shown
 from normexp.views.figures.canvas import PLAIN_NUMBERS
 from normexp.views.figures.chart import LOG, LOSS, NAMES, SHARE, Axis, Chart
 from normexp.views.figures.look import Look
@@ -26,7 +26,7 @@ COUNTED = ("step", "layer")
 
 def place(axis: Axis, x: Value) -> float:
     """A value on an x axis."""
-    return float(axis.names.index(value_text(axis.key, x))) if axis.scale == NAMES else float(x)
+    return float(axis.values.index(x)) if axis.scale == NAMES else float(x)
 
 
 def set_x(ax: Axes, chart: Chart, look: Look, panel_points: float) -> None:
@@ -37,7 +37,8 @@ def set_x(ax: Axes, chart: Chart, look: Look, panel_points: float) -> None:
         return
     values = sorted({place(axis, spot.x) for line in chart.lines for spot in line.spots}) or [1.0]
     if axis.scale == LOG:
-        room = max(1.15, (values[-1] / values[0]) ** 0.06)
+        ratio = values[-1] / values[0]
+        room = max(min(1.15, ratio**0.25), ratio**0.06) if ratio > 1 else 1.15
         ax.set(xscale="log", xlim=(values[0] / room, values[-1] * room))
         ax.xaxis.set_major_formatter(PLAIN_NUMBERS)
     elif axis.key == "step":
@@ -45,9 +46,12 @@ def set_x(ax: Axes, chart: Chart, look: Look, panel_points: float) -> None:
     else:
         room = 0.05 * (values[-1] - values[0] or 1)
         ax.set_xlim(values[0] - room, values[-1] + room)
-    texts = [value_text(axis.key, value) for value in values]
-    if axis.key not in COUNTED and len(values) <= NAMED_TICKS and _fit(texts, look, panel_points):
-        ax.set_xticks(values, texts)
+    known = dict(zip(map(float, axis.values), axis.names, strict=True))
+    texts = [known.get(value, exact_text(value)) for value in values]
+    few = len(values) <= NAMED_TICKS and _fit(texts, look, panel_points)
+    within_decade = axis.scale == LOG and values[-1] < 10 * values[0]  # where no tick of a power of ten need stand
+    if axis.key not in COUNTED and (few or within_decade):
+        ax.set_xticks(values, _with_room(ax, values, texts, look, panel_points))
         ax.xaxis.set_minor_locator(NullLocator())
     elif axis.scale == LOG:
         ax.xaxis.set_major_locator(LogLocator(numticks=5))
@@ -75,6 +79,22 @@ def name_ticks(ax: Axes, places: Sequence[float], names: Sequence[str], look: Lo
 def _fit(texts: Sequence[str], look: Look, panel_points: float) -> bool:
     """Whether ticks, about evenly spread, leave room between them."""
     return len(texts) * (max(map(len, texts)) + 1) * look.small * 0.55 < panel_points
+
+
+def _with_room(
+    ax: Axes, values: Sequence[float], texts: Sequence[str], look: Look, panel_points: float
+) -> Sequence[str]:
+    """The texts of ticks, empty where one would overlap the last, or another before it."""
+    low, high, *places = ax.transScale.transform([(value, 1.0) for value in (*ax.get_xlim(), *values)])[:, 0]
+    centers = [float((place - low) / (high - low)) * panel_points for place in places]
+    halves = [(len(text) + 1) * look.small * 0.275 for text in texts]
+    kept: list[int] = []
+    last = len(texts) - 1
+    for index in range(len(texts)):
+        beside = [*kept[-1:], *([last] if index != last else [])]
+        if all(abs(centers[index] - centers[other]) >= halves[index] + halves[other] for other in beside):
+            kept.append(index)
+    return [text if index in kept else "" for index, text in enumerate(texts)]
 
 
 def set_y(ax: Axes, axis: Axis, chart: Chart) -> None:

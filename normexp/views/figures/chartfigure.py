@@ -11,10 +11,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from normexp.keys import Value
-from normexp.labels import loss_text, shown
+from normexp.labels import loss_text, plural, shown
 from normexp.record import Outcome
 from normexp.views.figures.canvas import ON_TOP, LossAxis, mark_references
-from normexp.views.figures.chart import LOSS, NAMES, TRAINING, Axis, Chart, Line, Spot
+from normexp.views.figures.chart import LOSS, NAMES, TRAINING, Chart, Line, Spot
 from normexp.views.figures.chartaxes import place, set_x, set_y
 from normexp.views.figures.linestyle import Style, line_styles
 from normexp.views.figures.look import Look
@@ -30,7 +30,6 @@ NAMED_DEATHS = 4
 """Up to so many crosses of a panel that is alone have their step beside them."""
 TOLD_PANELS = 4
 """Up to so many panels have each its sensitivity in the legend; of more, the range is told."""
-S_NOTE = "S: mean over {} of the loss (at most that before training), less the lowest"
 
 
 def draw_chart(chart: Chart, look: Look) -> Figure:
@@ -56,26 +55,27 @@ class _Drawing:
         """Drawn."""
         chart = self.chart
         rims = {panel: self.rim(panel) for panel in self.panels}
-        scanned = any(line.sensitivity is not None for line in chart.lines)
-        notes = (S_NOTE.format(_plural_of(chart.x)),) if scanned else ()
         return panel_grid(
             self.look,
             chart.title,
             self.panels,
             lambda ax, panel: self.draw(ax, panel, rims[panel]),
             handles=self.handles(rims.values()),
-            notes=(*notes, *chart.notes),
+            notes=chart.notes,
             columns=chart.columns,
             y_group=lambda panel: chart.axes.get(panel, chart.y),
             rim=lambda panel: rims[panel].height,
         )
 
     def rim(self, panel: str) -> Rim:
-        """The crosses above a panel: of a scan, at each value; of layers, at the first that is lost."""
+        """The crosses above a panel: of a scan, at each value; of layers, at the recorded first non-finite one."""
         lines = self.by_panel[panel]
         if self.chart.x.key == "layer":
-            lost = [(line, next((s for s in line.spots if not math.isfinite(s.middle)), None)) for line in lines]
-            found = [(self.place(spot.x), self.styles[line.label]["color"], "") for line, spot in lost if spot]
+            found = [
+                (self.place(mark.x), self.styles[line.label]["color"], mark.text)
+                for line in lines
+                for mark in line.marks
+            ]
         elif self.chart.x.key == "step":
             found = []
         else:
@@ -104,10 +104,11 @@ class _Drawing:
         for line in lines:
             shift = (labels.index(line.label) - (len(labels) - 1) / 2) * 0.7 / max(1, len(labels))
             self.draw_line(ax, line, self.styles[line.label], shift)
-        deaths = [mark for line in lines for mark in line.marks if mark.text]
-        named = len(self.panels) == 1 and len(deaths) <= NAMED_DEATHS
-        for line in lines:
-            self.draw_marks(ax, line, named=named)
+        if self.chart.x.key != "layer":  # whose marks stand above the panel
+            deaths = [mark for line in lines for mark in line.marks if mark.text]
+            named = len(self.panels) == 1 and len(deaths) <= NAMED_DEATHS
+            for line in lines:
+                self.draw_marks(ax, line, named=named)
         if self.losses is not None:
             references = [line.losses for line in lines if line.losses is not None]
             grey, last = self.look.theme.grey, panel in self.last_column
@@ -193,26 +194,40 @@ class _Drawing:
 
     def handle_marks(self, found: dict[str, Artist], rims: Sequence[Rim]) -> None:
         """Those of the marks that are drawn."""
-        outcomes = {mark.outcome for line in self.chart.lines for mark in line.marks}
+        layers = self.chart.x.key == "layer"
+        outcomes = {mark.outcome for line in self.chart.lines for mark in line.marks if not layers}
         handle = partial(Line2D, [], [], color=self.look.theme.grey)
         if Outcome.NONFINITE in outcomes:
             found["first non-finite step"] = handle(**self.mark(Outcome.NONFINITE))
         if outcomes - {Outcome.NONFINITE}:
             found["diverged or unsettled"] = handle(**self.mark(Outcome.DIVERGED))
         if rims:
-            layers = self.chart.x.key == "layer"
             told = " (k/n: k of n runs, else all)" if any(rim.shares for rim in rims) else ""
-            found["first non-finite layer" if layers else f"non-finite{told}"] = handle(**self.mark(Outcome.NONFINITE))
+            found[f"{'first non-finite layer' if layers else 'non-finite'}{told}"] = handle(
+                **self.mark(Outcome.NONFINITE)
+            )
 
     def sensitivity_text(self, label: str) -> str:
-        """` (S 0.31)`; of several panels, in their order."""
-        found = [line.sensitivity for line in self.chart.lines if line.label == label and line.sensitivity is not None]
+        """` (S 0.31)`; where there are several panels, each number with its own: ` (S 0.64 [warmup 0], — [warmup 9])`.
+
+        Of more panels than a legend has room for, the range, and how many have a number.
+        """
+        found = {line.panel: line.sensitivity for line in self.chart.lines if line.label == label and line.sensitivity}
         if not found:
             return ""
-        if len(found) > TOLD_PANELS:
-            found = [min(found), max(found)]
-            return f" (S {loss_text(found[0], 2)} to {loss_text(found[1], 2)})"
-        return f"{' ' if label else ''}(S {' | '.join(loss_text(number, 2) for number in found)})"
+        means = [one.mean for one in found.values() if one.mean is not None]
+        if not means or len(self.panels) == 1:
+            told = _mean_text(means[0] if means else None)
+        elif len(found) <= TOLD_PANELS:
+            told = ", ".join(f"{_mean_text(one.mean)} [{panel}]" for panel, one in found.items())
+        else:
+            ends = " to ".join(dict.fromkeys(map(_mean_text, (min(means), max(means)))))
+            told = f"{ends} in {len(means)} of {plural(len(found), 'panel')}"
+        return f"{' ' if label else ''}(S {told})"
+
+
+def _mean_text(mean: float | None) -> str:
+    return "\N{EM DASH}" if mean is None else loss_text(mean, 2)
 
 
 def _loss_axis(chart: Chart) -> LossAxis:
@@ -238,7 +253,3 @@ def _survivors(spot: Spot) -> list[float]:
     if math.isfinite(spot.middle) or spot.low is None or spot.high is None:
         return []
     return list(dict.fromkeys((spot.low, spot.high)))
-
-
-def _plural_of(axis: Axis) -> str:
-    return "learning rates" if axis.key == "lr" else f"values of {axis.key}"

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from normexp.config.yamlfile import nearest
 from normexp.errors import UserError
 from normexp.keys import Value
-from normexp.labels import listed, plural, value_text
+from normexp.labels import Labels, listed, plural
+from normexp.only import as_labelled
 from normexp.plan import LABEL, SEED, Plan
 from normexp.record import RunRecord, Traces
 from normexp.run import KEYS
@@ -22,12 +23,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A sweep as far as it has come. `traces` reads those of a run."""
+    """A sweep as far as it has come. `traces` reads those of a run.
+
+    Where only some of its points are shown, `whole` is the plan with all of them.
+    """
 
     plan: Plan
     records: Mapping[str, RunRecord]
     runs: pd.DataFrame
     traces: Callable[[str], Traces]
+    whole: Plan | None = None
+
+    @property
+    def labels(self) -> Labels:
+        """Those of the sweep's tables, whichever points are shown."""
+        return (self.whole or self.plan).labels
 
     @property
     def title(self) -> str:
@@ -45,14 +55,16 @@ class Source:
         return list(dict.fromkeys(point.value_of(key) for point in self.plan.points))
 
     def only(self, filters: Mapping[str, Sequence[Value]]) -> Source:
-        """The points that have one of the values for each key. Raises UserError where there are none."""
+        """The points that have one of the values, or labels of values, for each key. Raises UserError without any."""
+        labels = self.labels
+        wanted = as_labelled(filters, labels)
         points = tuple(
-            point for point in self.plan.points if all(point.value_of(key) in values for key, values in filters.items())
+            point for point in self.plan.points if all(point.value_of(key) in values for key, values in wanted.items())
         )
         if not points:
-            told = [f"{key} is {_told(key, self.values(key))}" for key in filters]
+            told = [f"{key} is {_told(key, self.values(key), labels)}" for key in filters]
             raise UserError(f"--only leaves no run: {'; '.join(told)}")
-        return replace(self, plan=replace(self.plan, points=points))
+        return replace(self, plan=replace(self.plan, points=points), whole=self.whole or self.plan)
 
     def cells(self) -> list[Cell]:
         """The cells, in the order of their points; the same runs may answer several."""
@@ -79,7 +91,7 @@ def check_axis(source: Source, option: str, key: str) -> str:
         raise UserError(f"{option} seed: a figure is over seeds: {there}")
     if key in KEYS or key == LABEL:
         (value,) = source.values(key)
-        only = f"is {value_text(key, value)}" if value != "" else "is empty"
+        only = f"is {source.labels.text(key, value)}" if value != "" else "is empty"
         instead = "" if option or not varying else ": choose one with --x"
         raise UserError(
             f"{f'{option} {key}: it' if option else key} {only} in every run that the figure is of: {there}{instead}"
@@ -98,18 +110,19 @@ def checked_facets(source: Source, choice: Choice, *, taken: Sequence[str] = ())
 
 def done_cells(source: Source, *, by_label: bool = False) -> Iterator[tuple[Texts, Cell]]:
     """The cells that have a result, with their texts; those that the same runs answer (under one label) are one."""
+    varying, labels = source.varying, source.labels
     same: dict[tuple[Value, ...], list[Cell]] = {}
     for cell in source.cells():
         if cell.done:
             label = (cell.values[LABEL],) if by_label else ()
             same.setdefault((*label, *(run["run_id"] for run in cell.runs)), []).append(cell)
     for twins in same.values():
-        yield texts_of([cell.values for cell in twins], source.varying), twins[0]
+        yield texts_of([cell.values for cell in twins], varying, labels), twins[0]
 
 
-def texts_of(key_values: Sequence[Mapping[str, Value]], keys: Sequence[str]) -> Texts:
+def texts_of(key_values: Sequence[Mapping[str, Value]], keys: Sequence[str], labels: Labels) -> Texts:
     """The texts of these keys; of several points that are answered together, each value once: `post/pre`."""
-    return {key: "/".join(dict.fromkeys(value_text(key, values[key]) for values in key_values)) for key in keys}
+    return {key: "/".join(dict.fromkeys(labels.text(key, values[key]) for values in key_values)) for key in keys}
 
 
 def omitted_note(count: int, total: int, noun: str) -> tuple[str, ...]:
@@ -117,5 +130,5 @@ def omitted_note(count: int, total: int, noun: str) -> tuple[str, ...]:
     return (f"{count} of {plural(total, noun)} not drawn",) if count else ()
 
 
-def _told(key: str, values: Sequence[Value]) -> str:
-    return ", ".join(value_text(key, value) for value in values[:8]) + (" ..." if len(values) > 8 else "")
+def _told(key: str, values: Sequence[Value], labels: Labels) -> str:
+    return ", ".join(labels.text(key, value) for value in values[:8]) + (" ..." if len(values) > 8 else "")

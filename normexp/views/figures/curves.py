@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from normexp.record import Outcome, RunRecord, Traces, sizes_by_step
+from normexp.curves import thinned
+from normexp.record import Death, Outcome, RunRecord, Traces, sizes_by_step
 from normexp.views.figures.chart import LOSS, TRAINING, Axis, Chart, Line, Mark, Spot
 from normexp.views.figures.choice import Choice, Source, checked_facets, done_cells, omitted_note
 from normexp.views.figures.panels import Placed, place
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 POINTS = 400
-"""Training losses drawn of a line, about; the evaluations and the last step are always among them."""
+"""Spots of a longer line from which on it is thinned: those with an extreme stay, and the last one of each run."""
 RESTLESS = (Outcome.DIVERGED, Outcome.UNSETTLED)
 
 
@@ -62,10 +63,19 @@ def _cell_lines(placed: Placed[Cell], source: Source) -> Iterator[Line]:
 def _over_runs(by_step: Sequence[Mapping[int, float]]) -> list[Spot]:
     """Thinned; a run counts at a step as long as it goes on, with its death among the steps."""
     steps = sorted({step for one in by_step for step in one})
-    stride = math.ceil(len(steps) / POINTS) if steps else 1
+    spots = [Spot.of(step, [one[step] for one in by_step if step in one], alive=True) for step in steps]
+    if len(spots) <= POINTS:
+        return spots
     ends = {max(one) for one in by_step if one}
-    kept = [step for index, step in enumerate(steps) if index % stride == 0 or step in ends]
-    return [Spot.of(step, [one[step] for one in by_step if step in one], alive=True) for step in kept]
+    kept = set(thinned([_numbers(spot) for spot in spots], POINTS // 2 - 1))
+    return [spot for place, spot in enumerate(spots) if place in kept or spot.x in ends]
+
+
+def _numbers(spot: Spot) -> tuple[float, float, float]:
+    """Lowest, median and highest; NaN where a run of these died."""
+    if spot.dead or spot.low is None or spot.high is None:
+        return math.nan, math.nan, math.nan
+    return spot.low, spot.middle, spot.high
 
 
 def _marks(records: Sequence[RunRecord], read: Sequence[Traces]) -> Iterator[Mark]:
@@ -95,10 +105,11 @@ class LayerLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerSignal:
-    """Layer lines by panel, one panel a network."""
+    """Layer lines by panel, one panel a network; `deaths` by panel are those of the networks that died."""
 
     title: str
     lines: Sequence[LayerLine]
+    deaths: Mapping[str, Death]
 
     @property
     def data(self) -> pd.DataFrame:
@@ -118,15 +129,17 @@ def layer_signal(records: Mapping[str, RunRecord], *, title: str, training: int 
     Shows the first of the recorded evaluations and up to `training` in all, and for a dead run up to `dying` of its
     last steps, evenly spread.
     """
-    lines = []
+    lines, deaths = [], {}
     for panel, record in records.items():
+        if record.result is not None and record.result.death is not None:
+            deaths[panel] = record.result.death
         traces = record.traces or Traces(curve=())
         for dies, rows, count in ((False, traces.layers, training), (True, traces.death_layers, dying)):
             by_step = sizes_by_step(rows, "stream", "rms")
             for step in _spread(sorted(by_step), count):
                 sizes = sorted(by_step[step].items())
                 lines.append(LayerLine(panel=panel, step=step, dying=dies, rms_by_layer=sizes))
-    return LayerSignal(title=title, lines=lines)
+    return LayerSignal(title=title, lines=lines, deaths=deaths)
 
 
 def _spread(steps: Sequence[int], count: int) -> list[int]:

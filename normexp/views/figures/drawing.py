@@ -10,6 +10,7 @@ import matplotlib as mpl
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from normexp.record import Death
 from normexp.views.figures.canvas import MARKERS, ON_TOP, PLAIN_NUMBERS, render
 from normexp.views.figures.chart import Chart, Map
 from normexp.views.figures.chartfigure import draw_chart
@@ -47,17 +48,16 @@ def draw_layer_signal(signal: LayerSignal, look: Look | None = None) -> Figure:
         for line, style in zip(panels[name], _layer_styles(panels[name], look), strict=True):
             finite = {layer: rms for layer, rms in line.rms_by_layer if math.isfinite(rms) and rms > 0}
             ax.plot(list(finite), list(finite.values()), **style)
-            lost = next((layer for layer, rms in line.rms_by_layer if not math.isfinite(rms)), None)
-            if lost is not None:
-                ax.plot([lost], [1.0], color=style["color"], transform=ax.get_xaxis_transform(), **ON_TOP, **look.cross)
+        if name in signal.deaths:
+            _mark_death(ax, signal.deaths[name], style["color"], look)
         ax.set(xlabel=f"layer (0: embedding; {head}: what enters the head)", ylabel="RMS", yscale="log")
         ax.xaxis.set_major_locator(MaxNLocator(8, integer=True))
         ax.yaxis.set_major_formatter(PLAIN_NUMBERS)
         ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
 
-    lost = any(not math.isfinite(rms) for line in signal.lines for _, rms in line.rms_by_layer)
-    handles = {"first non-finite layer": Line2D([], [], color=look.theme.grey, **look.cross)} if lost else {}
-    rim = look.cross_points if lost else 0.0
+    cross = Line2D([], [], color=look.theme.grey, **look.cross)
+    handles = {"first non-finite layer": cross} if signal.deaths else {}
+    rim = look.cross_points if signal.deaths else 0.0
     return panel_grid(
         look,
         signal.title,
@@ -68,6 +68,17 @@ def draw_layer_signal(signal: LayerSignal, look: Look | None = None) -> Figure:
         rim=lambda name: rim,
         height=LAYER_HEIGHT,
     )
+
+
+def _mark_death(ax: Axes, death: Death, color: Any, look: Look) -> None:
+    """A cross above the first non-finite layer, with what became non-finite there, and when."""
+    ax.plot([death.layer], [1.0], color=color, transform=ax.get_xaxis_transform(), **ON_TOP, **look.cross)
+    beside: dict[str, Any] = {"textcoords": "offset points", "va": "center", "size": look.small, "color": color}
+    on_the_left = death.layer > sum(ax.get_xlim()) / 2
+    beside |= {"ha": "right" if on_the_left else "left", "annotation_clip": False}
+    text = f"{death.fault}, layer {death.layer}, step {death.step}"
+    shift = look.cross["markersize"] * (-1 if on_the_left else 1)
+    ax.annotate(text, (death.layer, 1.0), (shift, 0), xycoords=("data", "axes fraction"), **beside)
 
 
 def _layer_styles(panel: Sequence[LayerLine], look: Look) -> list[dict[str, Any]]:

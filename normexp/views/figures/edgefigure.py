@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from normexp.bisection import Finding
 from normexp.edge import Edge, Question, Share
-from normexp.labels import plural
+from normexp.labels import Labels, plural
 from normexp.record import RunRecord
 from normexp.results.store import Store
 from normexp.search import Search
@@ -23,6 +23,7 @@ from normexp.views.edge import (
     conclusion,
     cost,
     ends,
+    labels_of,
     name_of,
     number_text,
     shares_frame,
@@ -48,7 +49,8 @@ def draw(title: str, question: Question, edges: Sequence[Edge], look: Look | Non
     look = look or Look()
     drawn, rest = edges[:MOST_CELLS], max(0, len(edges) - MOST_CELLS)
     headline = title + (f" ({plural(rest, 'cell')} not drawn)" if rest else "")
-    names = [wrapped(name_of(edge), look.letters(look.width.inches * NAME_SHARE, look.small)) for edge in drawn]
+    labels = labels_of(edges, [question.span.low, question.span.high])
+    names = [wrapped(name_of(edge, labels), look.letters(look.width.inches * NAME_SHARE, look.small)) for edge in drawn]
     taken = sum(max(1, name.count("\n") + 1, len(ends(edge))) for name, edge in zip(names, drawn, strict=True))
     with mpl.rc_context(look.style):
         figure = Figure(figsize=(look.width.inches, 1.1 + CELL_INCHES * taken), layout="constrained")
@@ -56,7 +58,7 @@ def draw(title: str, question: Question, edges: Sequence[Edge], look: Look | Non
         ax = figure.subplots()
         marks = _marks(look)
         for line, edge in enumerate(drawn):
-            _draw_cell(ax, line, edge, question, look)
+            _draw_cell(ax, line, edge, question, look, labels)
         ax.set(xlabel=question.axis, ylim=(len(drawn) - 0.4, -0.6))
         ax.set_yticks(range(len(drawn)), names)
         ax.tick_params(axis="y", length=0)
@@ -90,7 +92,7 @@ def _marks(look: Look) -> dict[bool | None, dict[str, Any]]:
     }
 
 
-def _draw_cell(ax: Axes, line: int, edge: Edge, question: Question, look: Look) -> None:
+def _draw_cell(ax: Axes, line: int, edge: Edge, question: Question, look: Look, labels: Labels) -> None:
     marks, theme, points = _marks(look), look.theme, look.width.points
     ax.plot([question.span.low, question.span.high], [line, line], color=theme.grey, linewidth=0.4, zorder=0)
     decided = [share for share in edge.shares if share.verdict is not None]
@@ -109,7 +111,7 @@ def _draw_cell(ax: Axes, line: int, edge: Edge, question: Question, look: Look) 
         height = points * (0.55 if up else -0.55)
         ax.annotate(f"{share.learned}/{share.seeds}", (share.value, line), (shift, height), **where)
     beside: dict[str, Any] = {"textcoords": "offset points", "va": "center", "size": look.small}
-    told = _told(edge)
+    told = _told(edge, labels)
     ax.annotate(told, (1.0, line), (8, 0), xycoords=("axes fraction", "data"), annotation_clip=False, **beside)
 
 
@@ -131,11 +133,14 @@ def _counted(edge: Edge) -> list[tuple[Share, str, bool]]:
     ]
 
 
-def _told(edge: Edge) -> str:
+def _told(edge: Edge, labels: Labels) -> str:
     """`up to 0.003, not 0.005`, a line a border."""
     if edge.finding in (Finding.EVERYWHERE, Finding.NOWHERE):
         return "at every value run" if edge.finding is Finding.EVERYWHERE else "at no value run"
-    told = [f"{kind} {number_text(good.value)}, not {number_text(bad.value)}" for kind, good, bad in ends(edge)]
+    told = [
+        f"{kind} {number_text(good.value, labels)}, not {number_text(bad.value, labels)}"
+        for kind, good, bad in ends(edge)
+    ]
     return "\n".join(told) or "open"
 
 

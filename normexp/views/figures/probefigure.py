@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, NullLocator
 
+from normexp.probed import BACKWARD
 from normexp.views.figures.canvas import ON_TOP, PLAIN_NUMBERS
 from normexp.views.figures.linestyle import Style, line_styles
 from normexp.views.figures.look import Look
@@ -38,7 +39,7 @@ def draw(title: str, shown: Sequence[Profile], look: Look | None = None) -> Figu
 
     def panel(ax: Axes, name: str) -> None:
         for network, values in profiles[name].networks.items():
-            _draw_line(ax, values, styles[network], look)
+            _draw_line(ax, values, styles[network], look, backward=profiles[name].quantity in BACKWARD)
         _scale(ax, profiles[name])
         ax.set_xlabel("layer")
         ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
@@ -54,16 +55,17 @@ def draw(title: str, shown: Sequence[Profile], look: Look | None = None) -> Figu
     )
 
 
-def _draw_line(ax: Axes, values: Mapping[int, Spread], style: Style, look: Look) -> None:
+def _draw_line(ax: Axes, values: Mapping[int, Spread], style: Style, look: Look, *, backward: bool) -> None:
     finite = {layer: spread for layer, spread in values.items() if math.isfinite(spread.middle)}
     ax.plot(list(finite), [spread.middle for spread in finite.values()], **style)
     banded = {layer: s for layer, s in finite.items() if math.isfinite(s.low) and math.isfinite(s.high)}
     if any(spread.low < spread.high for spread in banded.values()):
         lows, highs = [s.low for s in banded.values()], [s.high for s in banded.values()]
         ax.fill_between(list(banded), lows, highs, color=style["color"], alpha=look.theme.band, linewidth=0)
-    lost = next((layer for layer, spread in values.items() if not math.isfinite(spread.middle)), None)
-    if lost is not None:
-        ax.plot([lost], [1.0], color=style["color"], transform=ax.get_xaxis_transform(), **ON_TOP, **look.cross)
+    lost = [layer for layer, spread in values.items() if not math.isfinite(spread.middle)]
+    if lost:
+        first = max(lost) if backward else min(lost)
+        ax.plot([first], [1.0], color=style["color"], transform=ax.get_xaxis_transform(), **ON_TOP, **look.cross)
 
 
 def _scale(ax: Axes, profile: Profile) -> None:

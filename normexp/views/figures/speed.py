@@ -64,7 +64,9 @@ def speed(source: Source, choice: Choice) -> Chart:
     records = [source.records[run_id] for run_id in source.plan.configs if run_id in timed]
     return Chart(
         title=source.title,
-        x=_linear(value_axis(along, values)) if along else Axis(key="runs", label="", scale=NAMES, names=("all runs",)),
+        x=_linear(value_axis(along, values, source.labels))
+        if along
+        else Axis(key="runs", label="", scale=NAMES, values=("all runs",), names=("all runs",)),
         y=Y,
         lines=lines,
         axes={},
@@ -87,6 +89,7 @@ def _along(source: Source) -> str:
 def _items(
     source: Source, along: str, others: Sequence[str], timed: Mapping[str, float]
 ) -> Iterator[tuple[Texts, dict[Value, list[float]]]]:
+    labels = source.labels
     found: dict[tuple[Value, ...], dict[Value, dict[str, float]]] = {}
     for cell in source.cells():
         where: Value = cell.values[along] if along else "all runs"
@@ -96,10 +99,10 @@ def _items(
             line.setdefault(where, {}).update(times)
     for names, by_value in found.items():
         ordered = sorted(by_value, key=list(source.values(along)).index) if along else list(by_value)
-        numeric = along and value_axis(along, ordered).scale != NAMES
+        numeric = along and value_axis(along, ordered, labels).scale != NAMES
         if numeric:
             ordered.sort(key=float)
-        texts = texts_of([dict(zip(others, names, strict=True))], others)
+        texts = texts_of([dict(zip(others, names, strict=True))], others, labels)
         yield texts, {value: list(by_value[value].values()) for value in ordered}
 
 

@@ -14,7 +14,7 @@ from normexp.claims.claim import ClaimFile, Kind, Word
 from normexp.claims.evidence import QUICK_SCALE, Evidence, plans
 from normexp.claims.files import called, folder_of
 from normexp.claims.verdict import Verdict
-from normexp.labels import plural, values_text
+from normexp.labels import Labels, exact_text, plural, values_text
 from normexp.outcome import RULES
 from normexp.record import SURVIVED
 from normexp.results import figurefiles, reportfiles
@@ -167,7 +167,9 @@ def _tables(file: ClaimFile, verdicts: Sequence[Verdict], sheets: Mapping[str, S
         yield Points(tuple(RULES.values()), leads=tuple(f"{outcome}:" for outcome in RULES))
         if told:
             yield Paragraph("The settings:")
-            yield Points(tuple(map(values_text, told.values())), leads=tuple(f"{name}:" for name in told))
+            labels = Labels.among(told.values())
+            texts = tuple(values_text(values, labels) for values in told.values())
+            yield Points(texts, leads=tuple(f"{name}:" for name in told))
     known = {key for values in told.values() for key in values}
     for stem in in_order(sheets, file.claims):
         yield from blocks(sheets[stem], [verdict for verdict in verdicts if stem in verdict.claim.sweeps], known)
@@ -189,7 +191,7 @@ def _verdicts(verdicts: Sequence[Verdict]) -> Iterator[Block]:
 
 
 def _commands(file: ClaimFile, scale: float, more: str) -> Iterator[Block]:
-    quick = "" if scale == 1.0 else " --quick" if scale == QUICK_SCALE else f" --scale {scale:g}"
+    quick = "" if scale == 1.0 else " --quick" if scale == QUICK_SCALE else f" --scale {exact_text(scale)}"
     options = quick + more + plugins.options()
     name = shlex.quote(called(file))
     example = next((claim.id for claim in file.claims if claim.kind is Kind.SWEEP), file.claims[0].id)

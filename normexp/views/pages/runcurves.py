@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from normexp import curves
 from normexp.record import RunRecord, Traces
 
 MOST_POINTS = 200
@@ -33,16 +34,9 @@ def run_curve(record: RunRecord, traces: Traces, story: str) -> dict[str, Any]:
 
 
 def thinned(points: Sequence[tuple[int, float]], most: int = MOST_POINTS) -> Points:
-    """At most so many points: of each stretch its lowest and highest, or one that is not finite."""
-    if len(points) <= most:
-        return [(step, _short(loss)) for step, loss in points]
-    kept: set[int] = set()
-    stretches = most // 2
-    for part in range(stretches):
-        stretch = range(part * len(points) // stretches, (part + 1) * len(points) // stretches)
-        broken = [index for index in stretch if not math.isfinite(points[index][1])]
-        kept |= {*broken[:1]} or {min(stretch, key=lambda i: points[i][1]), max(stretch, key=lambda i: points[i][1])}
-    return [(points[index][0], _short(points[index][1])) for index in sorted(kept)]
+    """At most so many finite points, with the lowest and the highest of each stretch; all that are not finite."""
+    kept = range(len(points)) if len(points) <= most else curves.thinned([(loss,) for _, loss in points], most // 2 - 1)
+    return [(points[place][0], _short(points[place][1])) for place in kept]
 
 
 def _short(loss: float) -> float | None:

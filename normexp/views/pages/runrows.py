@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from normexp.keys import Value
-from normexp.labels import loss_text, value_text
+from normexp.labels import loss_text
 from normexp.outcome import RULES
 from normexp.plan import Plan
 from normexp.record import RunRecord, Traces
@@ -29,14 +29,14 @@ ORDER = (*RULES, PENDING)
 def run_rows(report: Report, traces: Callable[[str], Traces]) -> Grid:
     """All runs, failed and dead ones first, the first of them with what `traces` gives of them by their ids."""
     plan, records = report.plan, report.records
-    values = _values(plan)
+    values, labels = _values(plan), plan.labels
     axes = [*(["label"] if any(point.label for point in plan.points) else []), *plan.axes]
     rows, marks = [], []
     curves: dict[str, dict[str, Any]] = {}
     for run_id in sorted(plan.configs, key=lambda run_id: _place(records.get(run_id))):
         record = records.get(run_id)
         word = record.result_word if record is not None else PENDING
-        asked = [value_text(axis, values[run_id][axis]) for axis in axes]
+        asked = [labels.text(axis, values[run_id][axis]) for axis in axes]
         rows.append((run_id, word, *asked, *(_ended(record) if record is not None else [""] * 4)))
         marks.append(word)
         if record is not None and record.result is not None and len(curves) < MOST_CURVES:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from normexp.claims.claim import Claim
 from normexp.claims.verdict import Verdict
 from normexp.keys import Value
-from normexp.labels import loss_text, plural, value_text, values_text
+from normexp.labels import Labels, loss_text, plural, values_text
 from normexp.plan import Plan
 from normexp.record import RunRecord
 from normexp.run import KEYS
@@ -81,7 +81,8 @@ def apart(plan: Plan, known: Container[str]) -> dict[str, str]:
     keys = [key for key in KEYS if key not in known and key not in plan.axes]
     told = [key for key in keys if len({values.get(key) for values in fixed.values()}) > 1]
     own = {label: {key: values[key] for key in told if key in values} for label, values in fixed.items()}
-    return {label: values_text(values) for label, values in own.items() if label and values}
+    texts = Labels.among(own.values())
+    return {label: values_text(values, texts) for label, values in own.items() if label and values}
 
 
 def _shared(configs: Sequence[Mapping[str, Value]]) -> dict[str, Value]:
@@ -124,11 +125,11 @@ def missing(sheet: Sheet) -> list[str]:
     lacking, all_runs = sheet.lacking, len(sheet.plan.configs)
     if lacking == all_runs:
         return [f"all: none of {plural(all_runs, 'run')} is done"] if lacking else []
-    told = []
+    told, texts = [], sheet.plan.labels
     for cell in cells(sheet.plan, tables.runs(sheet.plan, sheet.records)):
         lost = sum(_lacks(sheet.records.get(run["run_id"])) for run in cell.runs)
         if lost:
-            told.append(f"{values_text(cell.values) or 'its runs'}: {lost} of {plural(len(cell.runs), 'run')}")
+            told.append(f"{values_text(cell.values, texts) or 'its runs'}: {lost} of {plural(len(cell.runs), 'run')}")
     return told
 
 
@@ -139,13 +140,13 @@ def _lacks(record: RunRecord | None) -> bool:
 def _cells(plan: Plan, runs: pd.DataFrame, summary: pd.DataFrame) -> TextTable:
     """One row a cell, in the order of the points; intervals over survivors."""
     labels = ["label"] if any(summary["label"]) else []
-    keys = [*labels, *plan.cell_axes]
+    keys, texts = [*labels, *plan.cell_axes], plan.labels
     found: Sequence[Cell] = cells(plan, runs)
     rows = []
     for cell, row in zip(found, summary.to_dict("records"), strict=True):
         low, high = row["low95_val_loss"], row["high95_val_loss"]
         interval = f"{loss_text(low)} to {loss_text(high)}" if loss_text(low) else ""
-        named = [value_text(key, row[key]) for key in keys]
+        named = [texts.text(key, row[key]) for key in keys]
         rows.append((*named, cell_text(cell), loss_text(row["median_val_loss"]), interval, row["survivors"]))
     header = (*keys, "outcomes", "median", "95 % interval", "survivors")
     return TextTable(title="", header=header, rows=tuple(rows))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from normexp import plugins
 from normexp.keys import Value
-from normexp.labels import plural, value_text, values_text
+from normexp.labels import plural, values_text
 from normexp.outcome import RULES
 from normexp.plan import Plan
 from normexp.record import Traces
@@ -66,7 +66,8 @@ def _asked(report: Report) -> Iterator[Block]:
     axes = list(plan.axes)
     if labels := list(dict.fromkeys(point.label for point in plan.points if point.label)):
         yield Points((", ".join(labels),), leads=("settings:",))
-    texts = {axis: list(dict.fromkeys(value_text(axis, point.values[axis]) for point in plan.points)) for axis in axes}
+    value_labels = plan.labels
+    texts = {axis: list(dict.fromkeys(value_labels.text(axis, p.values[axis]) for p in plan.points)) for axis in axes}
     if axes:
         yield Points(tuple(_values(values) for values in texts.values()), leads=tuple(f"{axis}:" for axis in axes))
     redundant = len(plan.points) - len(plan.configs)

@@ -1,0 +1,277 @@
+"""Labels: no two values of a key look the same, wherever people read them, and a label selects its value."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import records as made
+from charts import chart, source_of
+from edgesweep import CELLS
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from normexp import only
+from normexp.bisection import Finding, Span
+from normexp.config import grid, overrides, probe, sweepfile
+from normexp.edge import Edge, Question, Share
+from normexp.keys import Value
+from normexp.labels import Labels, exact_text, value_text
+from normexp.plan import Pivot, Plan
+from normexp.record import RunRecord
+from normexp.views import compare as views_of_compare
+from normexp.views import comparison, conclusion, edge, explain, latex, live, pairing, tables
+from normexp.views.celltable import cell_table
+from normexp.views.figures.chart import Map
+from normexp.views.figures.choice import Choice
+from normexp.views.figures.drawing import draw
+from normexp.views.figures.kinds import compute
+from normexp.views.pages import sweeppage
+from normexp.views.pivot import pivot
+from normexp.views.report import Report
+from normexp.views.summary import summarize
+from normexp.work import selected
+
+CLOSE = (0.0012341, 0.0012342, 0.0012349)
+TEXTS = ("0.0012341", "0.0012342", "0.0012349")
+FLOAT32 = float(np.float32(1e-3))
+POSITIVE = st.floats(min_value=1e-12, max_value=1e12)
+
+
+def labelled(key: str, values: Sequence[Value]) -> list[str]:
+    labels = Labels(lambda key: values)
+    return [labels.text(key, value) for value in values]
+
+
+def of_lrs(values: Sequence[float] = CLOSE) -> tuple[Plan, dict[str, RunRecord]]:
+    """The first rate learns 1.9, the second 2.0 and the third dies, without a norm and with one."""
+    plan = made.plan({"lr": values, "norm": ["ln", "none"]}, pivot=Pivot(rows=("lr",), columns=("norm",)), depth=2)
+    ends = ["1.9", "2.0", "nan@12"]
+    return plan, {
+        run_id: record
+        for run_id, config in plan.configs.items()
+        if (record := made.end(config, ends[values.index(config.lr)])) is not None
+    }
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "texts"),
+    [
+        ("lr", CLOSE, TEXTS),
+        ("lr", (1e-4, 3e-4, 10**-2.5, 1e-5), ("0.0001", "0.0003", "0.00316", "1e-05")),
+        ("lr", (1e-3, FLOAT32), ("0.001", "0.00100000005")),
+        ("lr", (FLOAT32,), ("0.00100000005",)),
+        ("lr", (1.0, 1.0001, 3.0), ("1", "1.0001", "3")),
+        ("lr", (0.1, 0.1 + 2e-17, 0.2), ("0.1", "0.10000000000000002", "0.2")),
+        ("eps", (1e-5, float(np.float32(1e-5))), ("1e-05", "9.9999997e-06")),
+        ("eps", (1.0000001e-5, 1.0000002e-5), ("1.0000001e-05", "1.0000002e-05")),
+        ("sharpness", (-0.0,), ("0",)),
+        ("steps", (1234567, 1234568), ("1234567", "1234568")),
+        ("residual", (True, False), ("true", "false")),
+    ],
+)
+def test_a_label_has_the_digits_that_tell_its_value_apart(
+    key: str, values: Sequence[Value], texts: Sequence[str]
+) -> None:
+    assert tuple(labelled(key, values)) == tuple(texts)
+
+
+@given(st.lists(POSITIVE, min_size=1, max_size=12, unique=True), st.sampled_from(["lr", "eps"]))
+def test_labels_never_agree_and_select_their_values(values: list[float], key: str) -> None:
+    values += [math.nextafter(values[0], 1e13), values[0] * 1.001]
+    values = list(dict.fromkeys(values))
+    labels = Labels(lambda key: values)
+    texts = [labels.text(key, value) for value in values]
+    assert len(set(texts)) == len(values)
+    for value, text in zip(values, texts, strict=True):
+        assert labels.matching(key, value) == [value]
+        assert labels.matching(key, float(text)) == [value]
+        assert float(text) == pytest.approx(value, rel=5e-3)
+
+
+@given(POSITIVE)
+def test_exact_text_reads_back(value: float) -> None:
+    assert float(exact_text(value)) == value
+    assert exact_text(value).removesuffix(".0") == exact_text(value)
+
+
+def test_a_value_that_is_not_among_those_known_is_still_told_apart() -> None:
+    labels = Labels(lambda key: CLOSE)
+    assert labels.text("lr", 0.00123411) == "0.00123411"
+    assert value_text("lr", 0.0012341) == "0.00123", "alone, it has three digits"
+
+
+def printed_pivot(plan: Plan, records: dict[str, RunRecord]) -> list[str]:
+    (table,) = pivot(plan, tables.runs(plan, records))
+    return [row[0] for row in table.rows]
+
+
+def printed_cells(plan: Plan, records: dict[str, RunRecord]) -> list[str]:
+    table = cell_table(plan, summarize(plan, tables.runs(plan, records)))
+    return [row[table.header.index("lr")] for row in table.rows]
+
+
+def set_in_latex(plan: Plan, records: dict[str, RunRecord]) -> list[str]:
+    text = latex.document("a", "a", pivot(plan, tables.runs(plan, records)), "")
+    return [line.split(" & ")[0] for line in text.splitlines() if line.startswith("0.")]
+
+
+def drawn_as_curves(plan: Plan, records: dict[str, RunRecord]) -> list[str]:
+    return [one.label.partition("lr ")[2].partition(",")[0] for one in chart("curves", source_of(plan, records)).lines]
+
+
+def named_live(plan: Plan, records: dict[str, RunRecord]) -> list[str]:
+    return [name.partition("lr ")[2].partition(",")[0] for name in live.names_of(plan).values()]
+
+
+@pytest.mark.parametrize("printed", [printed_pivot, printed_cells, set_in_latex, drawn_as_curves, named_live])
+def test_close_values_have_labels_of_their_own(
+    printed: Callable[[Plan, dict[str, RunRecord]], list[str]],
+) -> None:
+    found = printed(*of_lrs())
+    assert set(found) == set(TEXTS)
+    assert all(found.count(text) == len(found) // 3 for text in TEXTS)
+
+
+def test_a_map_has_a_column_for_each_value() -> None:
+    found = compute("map", source_of(*of_lrs()), Choice(x="lr", y="norm"))
+    assert isinstance(found, Map)
+    assert found.x.names == TEXTS
+    assert len({(square.x, square.y) for square in found.squares}) == len(found.squares) == 6
+
+
+def test_the_data_of_a_map_has_exact_values() -> None:
+    rates = (1e-3, 10**-2.5, 1e-2)
+    found = compute("map", source_of(*of_lrs(rates)), Choice(x="lr", y="norm"))
+    assert isinstance(found, Map)
+    assert found.x.names[1] == "0.00316"
+    assert {float(lr) for lr in found.data["x_lr"]} == set(rates)
+
+
+def test_ticks_of_close_values_stand_apart() -> None:
+    figure = draw(chart("sensitivity", source_of(*of_lrs())))
+    figure.draw_without_rendering()
+    (ax,) = figure.axes
+    shown = [tick for tick in ax.get_xticklabels() if tick.get_text()]
+    assert {tick.get_text() for tick in shown} <= set(TEXTS)
+    assert {TEXTS[2]} <= {tick.get_text() for tick in shown}
+    boxes = [tick.get_window_extent() for tick in shown]
+    assert not any(one.overlaps(other) for one, other in pairwise(boxes))
+    places = [float(ax.transData.transform((lr, 2.0))[0]) for lr in CLOSE]
+    assert places[2] - places[0] > ax.bbox.width / 3, "three values are not one place"
+
+
+def test_the_conclusion_names_the_value() -> None:
+    plan, records = of_lrs()
+    told = conclusion.conclusion(plan, tables.runs(plan, records))
+    assert "with lr 0.0012341, norm ln" in told
+    assert "lr (learned, all else equal: 0.0012341 2 of 2, 0.0012342 2 of 2, 0.0012349 0 of 2)" in told
+
+
+def test_the_page_lists_each_value() -> None:
+    plan, records = of_lrs()
+    runs = tables.runs(plan, records)
+    report = Report(
+        plan=plan,
+        records=records,
+        runs=runs,
+        summary=summarize(plan, runs),
+        conclusion="",
+        pivots=(),
+        warnings=(),
+    )
+    blocks = sweeppage._asked(report)
+    assert ", ".join(TEXTS) in [item for block in blocks for item in getattr(block, "items", ())]
+
+
+def test_explain_tells_a_run_from_its_neighbour() -> None:
+    _, records = of_lrs()
+    dead = next(record for record in records.values() if record.config.lr == CLOSE[2])
+    told = "\n".join(explain.story(dead, records.values()))
+    assert "lr=0.0012349" in told
+    assert "lr 0.0012342 instead of 0.0012349" in told or "lr 0.0012341 instead of 0.0012349" in told
+
+
+def test_compare_tells_its_sides_apart() -> None:
+    plan, records = of_lrs()
+    whole = pairing.side("a", "a", plan, records)
+    one, other = pairing.halves(whole, "lr=0.0012341,0.0012342")
+    assert (one.name, other.name) == ("lr 0.0012341", "lr 0.0012342")
+    stream = io.StringIO()
+    Console(file=stream, width=200).print(views_of_compare.comparison(comparison.compare(one, other)))
+    assert "0.0012341" in stream.getvalue()
+    assert "0.0012342" in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("values", "text", "value"),
+    [
+        (CLOSE, "0.0012342", 0.0012342),
+        ((1e-3, 10**-2.5, 1e-2), "0.00316", 10**-2.5),
+        ((1e-3, FLOAT32, 1e-2), "0.001", 1e-3),
+        ((1e-3, FLOAT32, 1e-2), "0.00100000005", FLOAT32),
+    ],
+)
+def test_only_takes_a_label_and_an_exact_value(values: Sequence[float], text: str, value: float) -> None:
+    plan, records = of_lrs(values)
+    for asked in (text, repr(value)):
+        shown = source_of(plan, records).only(only.parse([f"lr={asked}"]))
+        assert {point.config.lr for point in shown.plan.points} == {value}
+        assert {plan.configs[run_id].lr for run_id in selected(plan, [f"lr={asked}"])} == {value}
+        one, _ = (
+            pairing.halves(pairing.side("a", "a", plan, records), f"lr={asked},{values[-1]!r}")
+            if (value != values[-1])
+            else (None, None)
+        )
+        assert one is None or {point.config.lr for point in one.points} == {value}
+
+
+def test_what_is_shown_alone_keeps_the_label_that_it_has_in_tables() -> None:
+    shown = source_of(*of_lrs()).only({"lr": [CLOSE[1]]})
+    assert shown.labels.text("lr", CLOSE[1]) == TEXTS[1]
+
+
+def test_edge_tells_the_ends_of_a_fine_bracket_apart() -> None:
+    values, learned = (1e-3, FLOAT32, 1.1e-3), (3, 3, 0)
+    shares = [Share(value=v, learned=k, seeds=3, failed=0, needed=2) for v, k in zip(values, learned, strict=True)]
+    cells = [
+        Edge(
+            values={"label": "", "eps": eps},
+            shares=tuple(shares),
+            finding=Finding.BORDER,
+            borders=((shares[1], shares[2]),),
+            finished=True,
+        )
+        for eps in (1.0000001e-5, 1.0000002e-5)
+    ]
+    span = Span(low=1e-3, high=1.1e-3, resolution=1.001, whole=False)
+    question = Question(sweep=sweepfile.parse(CELLS, origin="a"), axis="lr", span=span, seeds=(0, 1, 2), needed=2)
+    table = edge.table(question, cells)
+    assert [row[0] for row in table.rows] == ["1.0000001e-05", "1.0000002e-05"]
+    assert table.rows[0][2:4] == ("0.00100000005 (3 of 3)", "0.0011 (0 of 3)")
+
+
+def test_networks_of_a_probe_are_not_merged() -> None:
+    request = probe.read(["init_gain=1,1.0000001", "depth=1"], 1, None)
+    assert list(request.networks) == ["init_gain 1", "init_gain 1.0000001"]
+
+
+def test_each_scale_has_a_folder_of_its_own() -> None:
+    folders = {overrides.folder("a", [], scale) for scale in (0.03, 0.0300000001, 0.5)}
+    assert folders == {"a+scale=0.03", "a+scale=0.0300000001", "a+scale=0.5"}
+
+
+def test_the_least_factor_between_two_close_borders_is_not_one() -> None:
+    assert edge._floor(1.000967) == "1.00096"
+    assert (edge._floor(11.9), edge._floor(1.55)) == ("11", "1.5")
+
+
+def test_a_warning_tells_rates_apart() -> None:
+    text = f"base: {{steps: 10, warmup: 20, eval_every: 5}}\ngrid: {{lr: {list(CLOSE)}}}"
+    (warning,) = grid.plan(sweepfile.parse(text, origin="a.yaml")).warnings
+    assert all(f"for lr {label}" in warning for label in TEXTS)
