@@ -15,7 +15,7 @@ TREND = 0.02
 """Relative change of the validation loss over the last quarter that counts as falling or rising."""
 
 RULES = {
-    Outcome.NONFINITE: "the loss, a gradient, a parameter or the validation loss was NaN or Inf at some step",
+    Outcome.NONFINITE: "the loss, a gradient, a parameter, the optimizer's state or the validation loss was NaN or Inf",
     Outcome.DIVERGED: f"final validation loss above max({BLOWN_UP} ln vocab, initial validation loss)",
     Outcome.UNSETTLED: f"otherwise, final validation loss above {BLOWN_UP} ln vocab",
     Outcome.PLATEAU: f"otherwise, learned fraction below {LEARNED_FRACTION}",

@@ -47,8 +47,9 @@ SURVIVED = (Outcome.LEARNED, Outcome.PLATEAU)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Death:
-    """The first non-finite step: 1-based; `kind` nan or inf; `where` activation, loss, grad, param or validation.
+    """The first non-finite step: 1-based; `kind` nan or inf.
 
+    `where` is activation, loss, grad, param, optimizer (a second moment of Adam) or validation.
     `tensor` names the first bad tensor (forward order; backward order for gradients), `layer` its block
     counted from 1 (0: the embedding, depth + 1: final norm and head).
     """

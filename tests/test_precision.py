@@ -62,7 +62,7 @@ class TestPitfallsOfFloat16:
             with torch.no_grad():
                 found[norm_dtype] = attention.k_norm(x)
         assert (found["float32"] - 0.5).abs().max() < 1e-3
-        assert (found["same"] == 0).all()
+        assert found["same"].isnan().all()
 
     def output(self, norm: str, norm_dtype: str, value: float, eps: float) -> torch.Tensor:
         module = make_norm(norm, 16, config(dtype="float16", norm_dtype=norm_dtype, eps=eps))
@@ -79,6 +79,6 @@ class TestPitfallsOfFloat16:
 
     @pytest.mark.parametrize("norm", ["ln", "rms"])
     def test_squares_overflow_in_both_norms_alike(self, norm: str) -> None:
-        assert (self.output(norm, "same", 300.0, 1e-5) == 0).all()
+        assert self.output(norm, "same", 300.0, 1e-5).isnan().all()
         assert (self.output(norm, "same", 250.0, 1e-5).abs() - 1).abs().max() < 1e-2
         assert (self.output(norm, "float32", 300.0, 1e-5).abs() - 1).abs().max() < 1e-2

@@ -124,7 +124,8 @@ class TestWhoTakesWhich:
 def overflowing(norm: str) -> Trainer:
     """Two tokens, of which the first would look at the second, were it let to, with a logit past float32.
 
-    Queries are features 0 to 7, large at the first position, keys 8 to 15, large at the second; nothing else is.
+    Queries are features 0 to 7, large at the first position, keys 8 to 15, large at the second; nothing else is. The
+    stream's squares do not overflow.
     """
     run = RunConfig(
         depth=1, norm=norm, position="post", heads=1, width=16, hidden=4, vocab=4, seq_len=2, order=1, batch=2
@@ -134,9 +135,9 @@ def overflowing(norm: str) -> Trainer:
         network = trainer.network
         network.embedding.weight.mul_(1e-3)
         network.positions.weight.zero_()
-        network.positions.weight[0, :8] = network.positions.weight[1, 8:] = 1.5e19
+        network.positions.weight[0, :8] = network.positions.weight[1, 8:] = 5e18
         weight = network.blocks["1"].mixer.f.qkv.weight.zero_()
-        weight[:8, :8] = weight[16:24, 8:] = torch.eye(8)
+        weight[:8, :8] = weight[16:24, 8:] = 4 * torch.eye(8)
         network.blocks["1"].ffn.f.fc2.weight.mul_(1e-25)
         if norm == "none":
             network.head.weight.mul_(1e-20)

@@ -29,14 +29,37 @@ def attend(q_bhtk: Tensor, k_bhtk: Tensor, v_bhtk: Tensor, scale: float | None) 
     """softmax(scale q k^T) v, (b, h, t, k), each token seeing itself and those before it; scale None is 1 / sqrt(k).
 
     Longer sequences and 16 bits go through torch's fused kernel, whose backward pass computes the softmax again: where
-    logits are so large that their rounding counts, its gradients overflow long before those of the formula.
+    logits are so large that their rounding counts, its gradients overflow long before those of the formula. It also
+    gives 0 for some tokens whose logits are NaN or have overflowed, for which the formula gives NaN: so does this.
     """
     tokens, features = q_bhtk.shape[-2:]
+    factor = 1 / math.sqrt(features) if scale is None else scale
     if tokens > LONGEST or q_bhtk.dtype.itemsize < 4:
-        return functional.scaled_dot_product_attention(q_bhtk, k_bhtk, v_bhtk, is_causal=True, scale=scale)
-    logits_bhtt = q_bhtk @ k_bhtk.transpose(-2, -1) * (1 / math.sqrt(features) if scale is None else scale)
+        y_bhtk = functional.scaled_dot_product_attention(q_bhtk, k_bhtk, v_bhtk, is_causal=True, scale=scale)
+        return y_bhtk if _no_logit_overflows(q_bhtk, k_bhtk, factor) else y_bhtk + _hidden(q_bhtk, k_bhtk, factor)
+    return _masked_logits(q_bhtk, k_bhtk, factor).softmax(-1) @ v_bhtk
+
+
+def _masked_logits(q_bhtk: Tensor, k_bhtk: Tensor, factor: float) -> Tensor:
+    """Logits (b, h, t, t), -inf for later tokens."""
+    tokens = q_bhtk.shape[-2]
     later_tt = torch.ones(tokens, tokens, dtype=torch.bool).triu(1)
-    return logits_bhtt.masked_fill(later_tt, -math.inf).softmax(-1) @ v_bhtk
+    return (q_bhtk @ k_bhtk.transpose(-2, -1) * factor).masked_fill(later_tt, -math.inf)
+
+
+def _no_logit_overflows(q_bhtk: Tensor, k_bhtk: Tensor, factor: float) -> bool:
+    """Whether the lengths of all queries and of all keys together bound every logit."""
+    wide = torch.promote_types(q_bhtk.dtype, torch.float32)
+    queries, keys = (float(torch.linalg.vector_norm(x.detach(), dtype=wide)) for x in (q_bhtk, k_bhtk))
+    return queries * keys * max(1.0, abs(factor)) < torch.finfo(wide).max
+
+
+@torch.no_grad()
+def _hidden(q_bhtk: Tensor, k_bhtk: Tensor, factor: float) -> Tensor:
+    """0 for each token (b, h, t, 1), NaN where the largest logit is not finite."""
+    wide = torch.promote_types(q_bhtk.dtype, torch.float32)
+    largest_bht1 = _masked_logits(q_bhtk.to(wide), k_bhtk.to(wide), factor).amax(-1, keepdim=True)
+    return (0 * largest_bht1).to(q_bhtk.dtype)
 
 
 class Attention(nn.Module):

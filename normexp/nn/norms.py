@@ -1,4 +1,7 @@
-"""The modules of the table of norms, each over the last axis. `none` is no module at all."""
+"""The modules of the table of norms, each over the last axis. `none` is no module at all.
+
+A norm whose statistic overflows gives NaN, see `normexp.nn.overflow`.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,19 @@ from types import MappingProxyType
 import torch
 from torch import Tensor, nn
 
+from normexp.nn.overflow import all_finite, checked, checked_by, guarded, inverse_root
 from normexp.nn.precision import InFloat32
 from normexp.nn.rmsnorm import RMSNorm
 from normexp.norms import NORMS, Reading
 from normexp.run import RunConfig
+
+
+class LayerNorm(nn.LayerNorm):
+    """torch's LayerNorm, but NaN where the variance overflows."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y, _, inverse = torch.native_layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+        return checked_by(y, inverse)
 
 
 class RoundedLayerNorm(nn.LayerNorm):
@@ -20,7 +32,8 @@ class RoundedLayerNorm(nn.LayerNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         centred = x - x.mean(-1, keepdim=True)
-        return self.weight * (centred / (centred.square().mean(-1, keepdim=True) + self.eps).sqrt()) + self.bias
+        root = checked((centred.square().mean(-1, keepdim=True) + self.eps).sqrt())
+        return self.weight * (centred / root) + self.bias
 
 
 class RoundedRMSNorm(nn.RMSNorm):
@@ -29,17 +42,25 @@ class RoundedRMSNorm(nn.RMSNorm):
     eps: float
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.weight * (x / (x.square().mean(-1, keepdim=True) + self.eps).sqrt())
+        return self.weight * (x / checked((x.square().mean(-1, keepdim=True) + self.eps).sqrt()))
 
 
 class BatchNorm(nn.BatchNorm1d):
     """Per feature over all other axes in training, by running statistics in evaluation.
 
-    A token's output in training depends on later tokens and on other sequences.
+    A token's output in training depends on later tokens and on other sequences. A variance that overflows stays
+    infinite in the running statistics, which so tell of it in training and in evaluation.
     """
 
+    running_mean: Tensor
+    running_var: Tensor
+
     def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x.reshape(-1, x.shape[-1])).view_as(x)
+        return self.checked(super().forward(x.reshape(-1, x.shape[-1])).view_as(x))
+
+    def checked(self, y: Tensor) -> Tensor:
+        """The output, NaN once a running statistic is not finite."""
+        return y if all_finite(self.running_mean) and all_finite(self.running_var) else y * math.nan
 
 
 class RoundedBatchNorm(BatchNorm):
@@ -51,18 +72,21 @@ class RoundedBatchNorm(BatchNorm):
             mean, var = x.mean(axes), (x - x.mean(axes)).square().mean(axes)
             self._remember(mean.detach(), var.detach(), x.numel() // x.shape[-1])
         else:
-            mean, var = self.running_mean.to(x.dtype), self.running_var.to(x.dtype)  # type: ignore[union-attr]
-        return self.weight * ((x - mean) / (var + self.eps).sqrt()) + self.bias
+            mean, var = self.running_mean.to(x.dtype), self.running_var.to(x.dtype)
+        return self.checked(self.weight * ((x - mean) / checked((var + self.eps).sqrt())) + self.bias)
 
     @torch.no_grad()
     def _remember(self, mean: Tensor, var: Tensor, count: int) -> None:
         unbiased = var.float() * (count / max(1, count - 1))
         for running, now in ((self.running_mean, mean.float()), (self.running_var, unbiased)):
-            running.lerp_(now, self.momentum)  # type: ignore[union-attr, arg-type]
+            running.lerp_(now, self.momentum)  # type: ignore[arg-type]
 
 
 class DyT(nn.Module):
-    """g tanh(a x) + b, with one scalar a. Zhu et al. 2025, arXiv 2503.10622."""
+    """g tanh(a x) + b, with one scalar a. Zhu et al. 2025, arXiv 2503.10622.
+
+    It has no statistics; a x is what may overflow, and the tangent would hide it.
+    """
 
     def __init__(self, width: int, start: float) -> None:
         super().__init__()
@@ -71,7 +95,8 @@ class DyT(nn.Module):
         self.bias = nn.Parameter(torch.zeros(width))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.weight * torch.tanh(self.alpha * x) + self.bias
+        scaled = self.alpha * x
+        return self.weight * torch.tanh(scaled if all_finite(scaled) else checked(scaled)) + self.bias
 
 
 class ScaleNorm(nn.Module):
@@ -86,7 +111,7 @@ class ScaleNorm(nn.Module):
         self.floor = width * eps
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.gain * x * torch.rsqrt(x.square().sum(-1, keepdim=True) + self.floor)
+        return self.gain * x * inverse_root(x.square().sum(-1, keepdim=True) + self.floor)
 
 
 def rounds(run: RunConfig) -> bool:
@@ -101,7 +126,7 @@ def in_precision(norm: nn.Module, run: RunConfig) -> nn.Module:
 
 def layer_norm(width: int, run: RunConfig) -> nn.Module:
     """LayerNorm with gain and bias."""
-    return RoundedLayerNorm(width, eps=run.eps) if rounds(run) else nn.LayerNorm(width, eps=run.eps)
+    return RoundedLayerNorm(width, eps=run.eps) if rounds(run) else LayerNorm(width, eps=run.eps)
 
 
 def rms_norm(width: int, run: RunConfig) -> nn.Module:
@@ -134,5 +159,5 @@ def make_norm(name: str, width: int, run: RunConfig) -> nn.Module | None:
     if name == "none":
         return None
     row = NORMS[name]
-    norm = MODULES[name](width, run) if row.make is None else row.make(width, Reading(run, row.keys))
+    norm = MODULES[name](width, run) if row.make is None else guarded(row.make(width, Reading(run, row.keys)))
     return in_precision(norm, run)

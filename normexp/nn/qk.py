@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from normexp.nn.norms import in_precision, make_norm
+from normexp.nn.overflow import inverse_root
 from normexp.run import RunConfig
 
 
@@ -36,7 +37,7 @@ class UnitLength(nn.Module):
         self.gain = None if start is None else nn.Parameter(torch.tensor(start))
 
     def forward(self, x: Tensor) -> Tensor:
-        unit = x * torch.rsqrt(x.square().sum(-1, keepdim=True) + self.floor)
+        unit = x * inverse_root(x.square().sum(-1, keepdim=True) + self.floor)
         return unit if self.gain is None else self.gain * unit
 
 

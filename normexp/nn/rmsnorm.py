@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from normexp.nn.overflow import all_finite, inverse_root
+
 FAST_DTYPES = (torch.float32, torch.float64)
 """What the kernel is used for; others are composed by torch, with statistics in float32."""
 
@@ -21,6 +23,7 @@ FAST_DTYPES = (torch.float32, torch.float64)
 class RMSNorm(nn.RMSNorm):
     """gain * x / sqrt(mean(x^2) + eps) over the last axis, of `width` features; any leading shape.
 
+    NaN where the mean square overflows, for which torch's own gives 0.
     Not differentiable in forward mode, nor under torch.func. Parameter and state are those of nn.RMSNorm.
     """
 
@@ -44,8 +47,11 @@ def rms_norm(x: Tensor, weight_d: Tensor, eps: float) -> Tensor:
 
 
 def plain(x: Tensor, weight_d: Tensor, eps: float) -> Tensor:
-    """torch's own."""
-    return functional.rms_norm(x, weight_d.shape, weight_d, eps)
+    """torch's own, but NaN where the mean square overflows."""
+    y = functional.rms_norm(x, weight_d.shape, weight_d, eps)
+    wide = x.detach().to(torch.promote_types(x.dtype, torch.float32))
+    square = wide.square().mean(-1, keepdim=True)
+    return y if all_finite(square) else y + (0 * square).to(y.dtype)
 
 
 @functools.cache
@@ -77,7 +83,7 @@ class _Fast(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight_d: Tensor, eps: float) -> Tensor:
         norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        inverse_rms = torch.addcmul(_constant(eps, x.dtype), norm, norm, value=1 / x.shape[-1]).rsqrt_()
+        inverse_rms = inverse_root(torch.addcmul(_constant(eps, x.dtype), norm, norm, value=1 / x.shape[-1]))
         ctx.eps = eps
         ctx.save_for_backward(x, weight_d, inverse_rms)
         return (x * inverse_rms).mul_(weight_d)

@@ -11,6 +11,7 @@ from torch import nn
 
 from normexp.nn.block import Block, Branch, Constant, Scaling
 from normexp.nn.branches import LONGEST, Attention, FeedForward, PerToken, RunningMean
+from normexp.nn.norms import LayerNorm
 from normexp.nn.rmsnorm import RMSNorm
 from normexp.program import attend, nodes
 from normexp.program.tape import Tape, Value
@@ -96,7 +97,7 @@ def feed_forward(to: Lowering, module: FeedForward, x: Value) -> Value:
 NODES: Mapping[type[nn.Module], Callable[[Tape, Any, Value], Value]] = MappingProxyType(
     {
         nn.Identity: nodes.same,
-        nn.LayerNorm: nodes.layer_norm,
+        LayerNorm: nodes.layer_norm,
         RMSNorm: nodes.rms_norm,
         nn.GELU: nodes.gelu,
         nn.ReLU: nodes.relu,

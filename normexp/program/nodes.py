@@ -47,6 +47,7 @@ def layer_norm(tape: Tape, module: nn.LayerNorm, x: Value) -> Value:
         y.data.copy_(normed)
 
     tape.call(forward)
+    tape.watch(lambda: statistics[1])
 
     def backward(grad: Tensor) -> None:
         grads: list[Tensor] = []
@@ -74,6 +75,7 @@ def rms_norm(tape: Tape, module: RMSNorm, x: Value) -> Value:
     tape.call(torch.linalg.vector_norm, inputs, dim=-1, keepdim=True, out=inverse)
     tape.call(torch.addcmul, eps, inverse, inverse, value=1 / width, out=inverse)
     tape.call(inverse.rsqrt_)
+    tape.watch(lambda: inverse)
     tape.call(torch.mul, inputs, inverse, out=y.data)
     tape.call(y.data.mul_, weight.data)
     zero = torch.zeros_like(inverse)

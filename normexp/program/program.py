@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import replace
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from normexp.nn.network import Network, build
+from normexp.nn.overflow import all_finite
 from normexp.program import nodes
 from normexp.program.lower import Lowering
 from normexp.program.tape import Tape, Value
@@ -45,15 +47,22 @@ class Program:
         for block in network.blocks.values():
             x = to.block(block, x)  # type: ignore[arg-type]
         x = self._counted(to.module(network.final_norm, x))
-        self._cross_entropy(nodes.linear(self.tape, network.head, x))
+        logits = nodes.linear(self.tape, network.head, x)
+        self.logits = logits.keep()
+        self._cross_entropy(logits)
         self.tape.finish()
 
     def __call__(self, batch: Batch) -> float:
-        """Loss of the batch, in nats; the parameters have its gradients."""
+        """Loss of the batch, in nats; the parameters have its gradients.
+
+        NaN where a statistic of a norm overflowed, or a logit.
+        """
         self.tokens_bt.copy_(torch.from_numpy(batch.inputs_nt))
         targets_bt = torch.from_numpy(batch.targets_nt)[:, self.first :]
         self.targets_n1.view(targets_bt.shape).copy_(targets_bt)
         self.tape.run()
+        if self.tape.overflowed() or not all_finite(self.logits):
+            return math.nan
         return self.loss.item()
 
     def _embed(self, network: Network) -> Value:

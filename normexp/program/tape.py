@@ -54,10 +54,20 @@ class Tape:
         self._free: dict[tuple[int, ...], list[Tensor]] = defaultdict(list)
         self._holders: Counter[Tensor] = Counter()
         self._parameters: dict[Tensor, Value] = {}
+        self._inverse_roots: list[Callable[[], Tensor]] = []
 
     def call(self, function: Callable[..., object], *args: object, **options: object) -> None:
         """Add one call."""
         self.calls.append(partial(function, *args, **options))
+
+    def watch(self, inverse_root: Callable[[], Tensor]) -> None:
+        """Have `overflowed` look at the inverse root of a norm's statistic: it is 0 only where that is infinite."""
+        self._inverse_roots.append(inverse_root)
+
+    def overflowed(self) -> bool:
+        """Whether a statistic overflowed in the last run."""
+        watched = [inverse_root().view(-1) for inverse_root in self._inverse_roots]
+        return bool(watched) and not float(torch.cat(watched).amin()) > 0
 
     def value(self, *shape: int) -> Value:
         """A value with a buffer from the pool."""

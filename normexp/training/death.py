@@ -72,12 +72,17 @@ def _death(trainer: Trainer, step: int, found: tuple[str, str, str]) -> Death:
 def locate_step(trainer: Trainer, step: int, batch: Batch, bad: str, loss: float) -> Death:
     """Find the first bad tensor of a step that ended in `bad`, by running it again with hooks.
 
-    The parameters must be those that the step left: it made no update unless `bad` is param.
+    Parameters and optimizer must be as the step left them: it made no update unless `bad` is param or optimizer.
     """
     witness = _Witness()
+    state = trainer.optimizer.state()
     if bad == "param":
         for name, parameter in trainer.network.named_parameters():
             witness.see("param", name, parameter)
+    elif bad == "optimizer" and state is not None:
+        parts = trainer.flat.split(state)
+        for name, _ in trainer.network.named_parameters():
+            witness.see("optimizer", name, parts[name])
     else:
         with kept_state(trainer.network), _watched(trainer.network, witness, gradients=bad == "grad"):
             trainer.again(batch)

@@ -13,6 +13,15 @@ def float64_norm(values: Tensor) -> float:
     return float(torch.linalg.vector_norm(values, dtype=torch.float64))
 
 
+def finite(values: Tensor) -> bool:
+    """Whether every element is finite.
+
+    The sum, which is quick, is never finite where an element is not; where it overflows by itself, the norm in
+    float64 decides.
+    """
+    return math.isfinite(float(values.sum())) or math.isfinite(float64_norm(values))
+
+
 class FlatParameters:
     """Moves a network's parameters into one float buffer: matrices first, then gains, biases and scalars.
 
@@ -21,10 +30,12 @@ class FlatParameters:
     """
 
     def __init__(self, network: nn.Module) -> None:
-        parameters = sorted(network.parameters(), key=lambda parameter: parameter.dim() < 2)
+        named = sorted(network.named_parameters(), key=lambda pair: pair[1].dim() < 2)
+        parameters = [parameter for _, parameter in named]
         self.values = torch.cat([parameter.detach().flatten() for parameter in parameters])
         self.grads = torch.zeros_like(self.values)
-        sizes = [parameter.numel() for parameter in parameters]
+        self._names = [name for name, _ in named]
+        self._sizes = sizes = [parameter.numel() for parameter in parameters]
         parts = zip(parameters, torch.split(self.values, sizes), torch.split(self.grads, sizes), strict=True)
         for parameter, values, grads in parts:
             parameter.data = values.view(parameter.shape)
@@ -42,9 +53,9 @@ class FlatParameters:
         return float64_norm(self.grads)
 
     def values_finite(self) -> bool:
-        """Whether every parameter is finite.
+        """Whether every parameter is finite."""
+        return finite(self.values)
 
-        The sum, which is quick, is never finite where an element is not; where it overflows by itself, the norm in
-        float64 decides.
-        """
-        return math.isfinite(float(self.values.sum())) or math.isfinite(float64_norm(self.values))
+    def split(self, values: Tensor) -> dict[str, Tensor]:
+        """The part of each parameter, by its name, of values that are laid out as the parameters are."""
+        return dict(zip(self._names, torch.split(values, self._sizes), strict=True))

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from normexp.nn.block import Block, Branch, Constant, Scaling
 from normexp.nn.branches import Attention, FeedForward
 from normexp.nn.network import Network, build
+from normexp.nn.norms import LayerNorm
 from normexp.run import RunConfig
 from normexp.training.weights import tensors_of
 
@@ -105,7 +106,7 @@ def folded(network: Network, *, final_rms: bool | None = None) -> Converted:
 
 
 def _is_ln(module: nn.Module) -> bool:
-    return type(module) is nn.LayerNorm
+    return type(module) is LayerNorm
 
 
 def _bias(norm: nn.Module, like: Tensor) -> Tensor:

@@ -43,7 +43,8 @@ def inspect_trainer(trainer: Trainer, number: int) -> list[SignalRow]:
     - stream, logits: `rms`, `mean_square`; stream: `token_cosine`.
     - stream, logits: `update`, the RMS of their change when the parameters make the config's update `number` with a
       fresh optimizer; `relative_update`, its norm over theirs; `sgd_update`, the RMS of their change when only the
-      blocks' matrices make a step of SGD at 1e-2. NaN where there is no step, since a gradient is not finite.
+      blocks' matrices make a step of SGD at 1e-2. NaN where there is no step, since a gradient or the optimizer's
+      state is not finite.
     - mixer, ffn: `rms` of what the branch computes, `grad_norm` of all its parameters.
     - q, k, v, out, fc1, fc2, embedding, positions, head: `grad_norm` of the matrix.
     - mixer that attends: `attention_entropy` (nats) and `max_logit`.
@@ -125,25 +126,29 @@ def _update_signal(trainer: Trainer, number: int, before: Values) -> Signal:
     return {"update": own, "relative_update": relative, "sgd_update": sgd}
 
 
-def _changes(trainer: Trainer, step: Callable[[], None], before: Values) -> Sizes:
-    """RMS of the change that a step makes, by layer and part; NaN where it is not made."""
+def _changes(trainer: Trainer, step: Callable[[], bool], before: Values) -> Sizes:
+    """RMS of the change that a step makes, by layer and part; NaN where it is not made, or the optimizer overflows."""
     if not math.isfinite(trainer.flat.grad_norm()):
         return dict.fromkeys(before, math.nan)
     parameters = trainer.flat.values.clone()
-    step()
+    made = step()
     with kept_state(trainer.network), _recorded(trainer.network) as after:
         trainer.loss(trainer.signal_batch)
     trainer.flat.values.copy_(parameters)
+    if not made:
+        return dict.fromkeys(before, math.nan)
     return {key: rms(after[key].double() - values.double()) for key, values in before.items()}
 
 
-def _own_step(trainer: Trainer, number: int) -> None:
+def _own_step(trainer: Trainer, number: int) -> bool:
     used, trainer.optimizer = trainer.optimizer, make_optimizer(trainer.config, trainer.flat)
-    trainer.update(rate(number, trainer.config), trainer.flat.grad_norm())
+    finite = trainer.update(rate(number, trainer.config), trainer.flat.grad_norm())
     trainer.optimizer = used
+    return finite
 
 
-def _sgd_step(network: Network) -> None:
+def _sgd_step(network: Network) -> bool:
     for parameter in network.blocks.parameters():
         if parameter.dim() >= 2 and parameter.grad is not None:
             parameter.sub_(parameter.grad, alpha=SGD_LR)
+    return True

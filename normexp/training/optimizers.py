@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from normexp.run import RunConfig
-from normexp.training.flat import FlatParameters
+from normexp.training.flat import FlatParameters, finite
 
 ADAM_EPS = 1e-8
 """Added to the root of the second moment. Kingma and Ba 2015, arXiv 1412.6980, algorithm 1."""
@@ -24,10 +24,20 @@ Parts = Sequence[tuple[nn.Parameter, float]]
 """Flat parameters, with their gradients, and the weight decay of each part."""
 
 
+SAFE_GRADIENT = 1e18
+"""The square of a gradient below this is far from the largest float32."""
+
+
 class Optimizer(Protocol):
-    """Makes one update from the gradients that are there."""
+    """Makes one update from the gradients that are there, whose norm `finite` is told afterwards."""
 
     def step(self, lr: float) -> None: ...
+
+    def finite(self, grad_norm: float) -> bool:
+        """Whether the state is finite after a step. A second moment that is not makes every later update 0."""
+
+    def state(self) -> Tensor | None:
+        """What may overflow while gradients and parameters stay finite, in the order of the flat parameters."""
 
 
 class Adam:
@@ -37,6 +47,7 @@ class Adam:
         self._update = torch.ops.aten._fused_adamw_ if decoupled else torch.ops.aten._fused_adam_
         self._betas = {"beta1": config.beta1, "beta2": config.beta2}
         self._parts = [(part, decay, _State(part)) for part, decay in parts]
+        self._decays_in_gradient = not decoupled and any(decay for _, decay in parts)
 
     @torch.no_grad()
     def step(self, lr: float) -> None:
@@ -46,6 +57,16 @@ class Adam:
                 [part], [part.grad], [state.first], [state.second], [], [state.count],
                 lr=lr, weight_decay=decay, eps=ADAM_EPS, amsgrad=False, maximize=False, **self._betas,
             )  # fmt: skip
+
+    def finite(self, grad_norm: float) -> bool:
+        """As Optimizer. Second moments are means of squared gradients, and looked at only where one may overflow."""
+        if grad_norm < SAFE_GRADIENT and not self._decays_in_gradient:
+            return True
+        return all(finite(state.second) for _, _, state in self._parts)
+
+    def state(self) -> Tensor:
+        """The second moments."""
+        return torch.cat([state.second for _, _, state in self._parts])
 
 
 class _State:
@@ -65,6 +86,13 @@ class SGD:
         for part, decay in self._parts:
             assert part.grad is not None
             part.add_(part.grad.add(part, alpha=decay) if decay else part.grad, alpha=-lr)
+
+    def finite(self, grad_norm: float) -> bool:
+        """There is no state."""
+        return True
+
+    def state(self) -> None:
+        """There is none."""
 
 
 def _adamw(parts: Parts, config: RunConfig) -> Adam:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from normexp.nn.network import Network, build
+from normexp.nn.overflow import all_finite
 from normexp.nn.precision import logits
 from normexp.program.program import Program, works
 from normexp.run import RunConfig
@@ -24,7 +25,10 @@ EVALUATED = 128
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one step measured. `bad` is None, or what was non-finite first: loss, grad (before the update) or param."""
+    """What one step measured. `bad` is None, or what was non-finite first.
+
+    That is loss or grad before the update; param or optimizer (its state) after it.
+    """
 
     number: int
     lr: float
@@ -55,13 +59,15 @@ class Trainer:
         self.signal_batch = Batch(self.validation.inputs_nt[few], self.validation.targets_nt[few])
 
     def loss(self, batch: Batch) -> Tensor:
-        """Mean cross-entropy over the targets whose whole context is in view, in nats."""
+        """Mean cross-entropy over the targets whose whole context is in view, in nats; NaN for a non-finite logit."""
         return self._loss(logits(self.network, torch.from_numpy(batch.inputs_nt), self.config), batch)
 
     def _loss(self, logits_btv: Tensor, batch: Batch) -> Tensor:
         counted_btv = logits_btv[:, self.task.first :]
         targets_bt = torch.from_numpy(batch.targets_nt)[:, self.task.first :]
-        return functional.cross_entropy(counted_btv.flatten(0, 1), targets_bt.flatten())
+        loss = functional.cross_entropy(counted_btv.flatten(0, 1), targets_bt.flatten())
+        hidden = bool(loss.isfinite()) and not all_finite(logits_btv)
+        return loss * math.nan if hidden else loss
 
     def backward(self, batch: Batch) -> float:
         """Loss of the batch; its gradients replace those before."""
@@ -106,15 +112,23 @@ class Trainer:
             return Step(number, lr, loss, grad_norm, "loss")
         if not math.isfinite(grad_norm):
             return Step(number, lr, loss, grad_norm, "grad")
-        self.update(lr, grad_norm)
-        bad = None if self.flat.values_finite() else "param"
+        finite = self.update(lr, grad_norm)
+        bad = "param" if not self.flat.values_finite() else None if finite else "optimizer"
         return Step(number, lr, loss, grad_norm, bad)
 
-    def update(self, lr: float, grad_norm: float) -> None:
-        """Clip the gradients, whose norm is given, and let the optimizer make its step."""
-        if self.config.clip and grad_norm > self.config.clip:
-            self.flat.grads.mul_(self.config.clip / grad_norm)
+    def update(self, lr: float, grad_norm: float) -> bool:
+        """Clip the gradients, whose norm is given, and let the optimizer make its step.
+
+        Returns whether the optimizer's state is finite.
+        """
+        clip = self.config.clip
+        if clip and grad_norm > clip:
+            # In two steps, since the factor may be too small for a float32, and would make every gradient 0.
+            tiny = clip / grad_norm < torch.finfo(torch.float32).tiny
+            for factor in (math.sqrt(clip / grad_norm),) * 2 if tiny else (clip / grad_norm,):
+                self.flat.grads.mul_(factor)
         self.optimizer.step(lr)
+        return self.optimizer.finite(min(grad_norm, clip) if clip else grad_norm)
 
     @property
     def plain(self) -> bool:
