@@ -34,7 +34,7 @@ TOUCHES_FILES = {
     "execute.machine",
     "execute.process",
 }
-LONGEST_FILE = 260
+LONGEST_FILE = 400
 
 
 def modules() -> dict[str, Path]:

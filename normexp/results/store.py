@@ -115,7 +115,7 @@ class Store:
         stamps = {
             name: stamp(content, compact.without_norms(curve) if name == CURVE else None, table=name in TRACES)
             for name, content in files.items()
-            if content is not None and name != WEIGHTS  # which have a checksum of their own
+            if content is not None
         }
         text = codec.record_to_json(record, stamps)
         with storage_errors(folder):
@@ -168,12 +168,20 @@ class Store:
             return None
         return record
 
-    def traces(self, run_id: str, result: Result | None = None, *, only: Collection[str] = tuple(TRACES)) -> Traces:
+    def traces(
+        self,
+        run_id: str,
+        result: Result | None = None,
+        *,
+        only: Collection[str] = tuple(TRACES),
+        as_they_are: bool = False,
+    ) -> Traces:
         """Curve and layers: what the files `only` hold, empty where a run has none.
 
-        Raises UserError for each of these files that is not as it was written, or contradicts `result`.
+        Raises UserError for each of these files that is not as it was written, or contradicts `result`; `as_they_are`
+        for those alone that cannot be read, or contradict it.
         """
-        found, complaints = self._traces(run_id, result, only)
+        found, complaints = self._traces(run_id, result, only, {} if as_they_are else self._stamps(run_id))
         if complaints:
             raise UserError(*complaints)
         return found
@@ -182,7 +190,7 @@ class Store:
         self, run_id: str, result: Result | None = None, *, only: Collection[str] = tuple(TRACES)
     ) -> Traces:
         """As `traces`, but what a damaged file holds is left out, with a warning."""
-        found, complaints = self._traces(run_id, result, only)
+        found, complaints = self._traces(run_id, result, only, self._stamps(run_id))
         self.warnings += [complaint for complaint in complaints if complaint not in self.warnings]
         return found
 
@@ -198,10 +206,21 @@ class Store:
         return path.read_bytes().decode("utf-8", "replace") if path.is_file() else ""
 
     def weights(self, run_id: str) -> tuple[Path, bytes | None]:
-        """Where a run's trained weights are stored, and the file's bytes; None where there are none."""
+        """Where a run's trained weights are stored, and the file's bytes; None where there are none.
+
+        Raises UserError where they are not what was written.
+        """
         path = self._run_folder(run_id, WEIGHTS)
         with storage_errors(path, "read"):
-            return path, path.read_bytes() if path.is_file() else None
+            content = path.read_bytes() if path.is_file() else None
+        written = self._stamps(run_id).get(WEIGHTS)
+        if content is not None and written is not None:
+            try:
+                check(content, written)
+            except ValueError as error:
+                advice = "remove it, and run its sweep again with --save-weights"
+                raise UserError(f"{path} is damaged: {error}: {advice}") from error
+        return path, content
 
     def strays(self) -> list[str]:
         """Ids of stored runs that no point of the manifest asks for."""
@@ -251,9 +270,11 @@ class Store:
             raise UserError(f"{run_id!r} is not a run id")
         return below(self.folder, RUNS, run_id, *names)
 
-    def _traces(self, run_id: str, result: Result | None, only: Collection[str]) -> tuple[Traces, list[str]]:
+    def _traces(
+        self, run_id: str, result: Result | None, only: Collection[str], stamps: Mapping[str, Stamp]
+    ) -> tuple[Traces, list[str]]:
         """What can be read of the files `only`, and a complaint for each that cannot."""
-        stamps, found, complaints = self._stamps(run_id), {}, []
+        found, complaints = {}, []
         for name in only:
             rows, faults = self._content(run_id, name, _parser(name, result, stamped=name in stamps), stamps)
             found[TRACES[name]] = [] if rows is None else rows
@@ -283,7 +304,7 @@ class Store:
             return None, list(error.complaints)
         except (OSError, ValueError) as error:
             fault = f"{path}: {error}"
-        if self._stamps(run_id) != stamps:
+        if stamps and self._stamps(run_id) != stamps:
             return None, [f"{path.parent} is being written at this moment: try again"]
         return None, [f"{fault}: {self._advice(path.parent)}"]
 
@@ -296,6 +317,8 @@ class Store:
         stamps = self._stamps(record.run_id)
         for name, written in stamps.items():
             path = self.folder / RUNS / record.run_id / name
+            if name == WEIGHTS and not path.exists():  # a pack leaves them out
+                continue
             try:
                 if thoroughly:
                     check(path.read_bytes(), written)
