@@ -25,10 +25,10 @@ from normexp.schemes import SCHEMES
 SCHEMA = 1
 """Raised when the layout of run.json or manifest.json changes."""
 
-FILES, CHECKSUM = "files", "result_sha256"
-"""Keys of run.json besides those of a record: stamps of the run's other files by name, and a checksum of its result."""
-CHECKED = ("status", "result", "verdict", "error")
-"""The parts of run.json that the checksum is of. The config has one of its own: the run id."""
+FILES, CHECKSUM = "files", "sha256"
+"""Keys of run.json besides those of a record: stamps of the run's other files by name, and a checksum of it all."""
+UNCHECKED = ("config", "numerics", CHECKSUM)
+"""What the checksum is not of: a config has its run id, and a program may give other numerics to a record."""
 
 CURVE = tuple(field.name for field in dataclasses.fields(CurveRow))
 SIGNAL = tuple(field.name for field in dataclasses.fields(SignalRow))
@@ -65,7 +65,10 @@ def record_to_json(record: RunRecord, files: Mapping[str, Any] | None = None) ->
     fields = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
     del fields["traces"], fields["log"], fields["weights"]
     told = {"schema": SCHEMA, "run_id": record.run_id} | fields
-    return to_json(told if files is None else told | {FILES: files, CHECKSUM: _checksum(told)})
+    if files is None:
+        return to_json(told)
+    told[FILES] = files
+    return to_json(told | {CHECKSUM: _checksum(told)})
 
 
 def record_from_json(text: str) -> RunRecord:
@@ -77,13 +80,13 @@ def record_from_json(text: str) -> RunRecord:
     record: RunRecord = typed(RunRecord, read | {"traces": None, "log": None, "weights": None}, "")
     _check(record)
     if CHECKSUM in read and read[CHECKSUM] != _checksum(read):
-        raise ValueError("its result is not what was written: its SHA-256 differs")
+        raise ValueError("its content is not what was written: its SHA-256 differs")
     return record
 
 
 def _checksum(read: Mapping[str, Any]) -> str:
-    """The SHA-256 of what came of a run, as it stands in run.json."""
-    text = to_json_of_rows({name: read.get(name) for name in CHECKED})
+    """The SHA-256 of a run.json, as what it tells."""
+    text = to_json_of_rows({name: value for name, value in read.items() if name not in UNCHECKED})
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 

@@ -33,7 +33,6 @@ from normexp.results.store import (
     SAFE,
     SWEEP,
     TRACES,
-    WEIGHTS,
     Store,
 )
 from normexp.results.wholeness import check, is_record, stamps_from
@@ -176,7 +175,7 @@ def named(path: Path) -> set[str]:
 
 
 def _run_files(store: Store, run_id: str, result: Result | None = None) -> Files:
-    """A run's files as they are packed. Raises UserError for each that is not as it was written."""
+    """A run's files as they are packed. Raises UserError for each trace that is not as it was written."""
     store.traces(run_id, result)
     store.log(run_id)
     folder = store.folder / RUNS / run_id
@@ -283,10 +282,9 @@ def _check(top: Mapping[str, bytes], runs: Mapping[str, Files]) -> None:
 
 
 def _check_stamps(run_id: str, files: Files) -> None:
-    """Raise ValueError where a restored file of a run is not the one that was packed."""
-    for name, written in stamps_from(files[RUN].decode("utf-8")).items():
-        if name == WEIGHTS:
-            continue
+    """Raise ValueError where restored traces of a run are not those that were packed."""
+    stamps = stamps_from(files[RUN].decode("utf-8"))
+    for name, written in [(name, stamps[name]) for name in TRACES if name in stamps]:
         try:
             check(files.get(name, b""), written)
         except ValueError as fault:

@@ -163,7 +163,7 @@ class Store:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError, NotFollowed) as error:
-            advice = origins.advice(self.folder, error, ": the run counts as pending")
+            advice = origins.advice(self.folder, error, ": the run counts as pending, and its sweep makes it again")
             self.warnings.append(f"{path} cannot be used ({error}){advice}")
             return None
         return record
