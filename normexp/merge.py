@@ -204,10 +204,18 @@ def _copy(run_id: str, records: Sequence[Found], target: Store, warnings: list[s
     for each in records:
         record = _read_whole(run_id, each, warnings)
         if record is not None:
-            weights = each.store.weights(run_id)[1] if each.store.has_weights(run_id) else None
-            target.write(replace(record, weights=weights))
+            target.write(replace(record, weights=_weights(run_id, each.store, warnings)))
             return True
     return False
+
+
+def _weights(run_id: str, store: Store, warnings: list[str]) -> bytes | None:
+    """The weights of a run, None where there are none, or, with a warning, where they are damaged."""
+    try:
+        return store.weights(run_id)[1] if store.has_weights(run_id) else None
+    except UserError as fault:
+        warnings += [f"{complaint}: the run is merged without them" for complaint in fault.complaints]
+        return None
 
 
 def _read_whole(run_id: str, found: Found, warnings: list[str]) -> RunRecord | None:

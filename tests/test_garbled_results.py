@@ -15,7 +15,7 @@ from stored import write_all
 from normexp.errors import UserError
 from normexp.plan import Plan
 from normexp.results import pack
-from normexp.results.store import PACK, Store
+from normexp.results.store import Store
 from normexp.views import export, report
 
 
@@ -118,12 +118,13 @@ def test_a_curve_cut_at_the_end_of_a_line_is_not_passed_on(store: Store, plan: P
     path.write_text("".join(path.read_text("utf-8").splitlines(keepends=True)[:60]), "utf-8")
     for use in (
         lambda: store.read(run_id),
-        lambda: pack.pack(store),
         lambda: list(export.EXPORTERS["csv"].files(report.read(store), store)),
     ):
         with pytest.raises(UserError, match=r"curve\.csv: it ends at step 58 of 100"):
             use()
-    assert not (store.folder / PACK).exists()
+    packed = pack.pack(store)
+    assert [f"{path}: it ends at step 58 of 100" in warning for warning in packed.warnings] == [True]
+    assert run_id not in pack.named(packed.path)
 
 
 def test_a_curve_with_a_huge_cell_names_file_and_line(store: Store, plan: Plan) -> None:

@@ -48,9 +48,13 @@ def plans(file: ClaimFile, stems: Iterable[str], *, scale: float = 1.0) -> dict[
 
 @dataclass
 class Evidence:
-    """The runs under a results folder; each file of traces is read once, and only where a measure asks for it."""
+    """The runs under a results folder; a file of traces is read only where a measure asks for it.
+
+    `warnings` tells what could not be used: records, and files of traces, whose measures then count as not measured.
+    """
 
     out: Path
+    warnings: list[str] = field(default_factory=list)
     _runs: library.Found | None = None
     _measured: dict[tuple[str, str], float] = field(default_factory=dict)
     _frames: dict[tuple[str, ...], pd.DataFrame] = field(default_factory=dict)
@@ -84,6 +88,7 @@ class Evidence:
             self._runs = {}
             for store in library.sweeps(self.out):
                 library.gather(self._runs, store)
+                self._warn(store.warnings)
         return {run_id: self._runs[run_id][1] for run_id in plan.configs if run_id in self._runs}
 
     def _measure(self, name: str, row: Mapping[str, Any]) -> float:
@@ -92,10 +97,26 @@ class Evidence:
             return math.nan
         if (run_id, name) not in self._measured:
             store, record = self._runs[run_id]
-            traces = store.traces(run_id, record.result)
+            read = MEASURES[name].reads
+            try:
+                traces = store.traces(run_id, record.result, only=read)
+            except UserError as fault:
+                self._warn(fault.complaints)
+                traces = None
             for other, measure in MEASURES.items():
-                self._measured[run_id, other] = measure.of(record.config, traces)
+                if measure.reads == read:
+                    number = math.nan if traces is None else measure.of(record.config, traces)
+                    self._measured[run_id, other] = number
         return self._measured[run_id, name]
+
+    def damaged(self, plan: Plan) -> list[str]:
+        """A line for each damaged file of a plan's runs."""
+        runs = self._runs or {}
+        told = (store.damaged({run_id: record}) for run_id, (store, record) in runs.items() if run_id in plan.configs)
+        return [line for lines in told for line in lines]
+
+    def _warn(self, told: Iterable[str]) -> None:
+        self.warnings += [line for line in dict.fromkeys(told) if line not in self.warnings]
 
 
 def _told(row: dict[str, Any]) -> dict[str, Any]:

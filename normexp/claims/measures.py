@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from normexp.record import SignalRow, Traces
+from normexp.results.store import CURVE, DEATH, LAYERS
 from normexp.run import RunConfig
 
 OF_ROW = ("final_val_loss", "learned_fraction", "init_val_loss")
@@ -21,15 +22,22 @@ SPIKE, SPIKE_WINDOW = 0.5, 20
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A number of a run, NaN where it was not measured."""
+    """A number of a run, NaN where it was not measured, and the files of traces that it comes from."""
 
     of: Callable[[RunConfig, Traces], float]
     help: str
+    reads: tuple[str, ...] = (LAYERS,)
 
 
 def _early_loss(config: RunConfig, traces: Traces) -> float:
+    """Infinite where it is NaN, or where a run died before."""
     losses = [loss for step, loss in traces.evaluations if step > 0]
-    return losses[0] if losses else math.inf
+    return _or_inf(losses[0]) if losses else math.inf
+
+
+def _or_inf(number: float) -> float:
+    """A NaN is a result: it counts as infinite, and never as not measured."""
+    return math.inf if math.isnan(number) else number
 
 
 def _roughness(config: RunConfig, traces: Traces) -> float:
@@ -75,7 +83,7 @@ def _survived(config: RunConfig, traces: Traces, losses: Iterable[float]) -> boo
 def _peak_stream(config: RunConfig, traces: Traces) -> float:
     """The stream's norm is its RMS times the root of its width."""
     rows = [*traces.layers, *traces.death_layers]
-    sizes = [row.value for row in rows if (row.part, row.quantity) == ("stream", "rms") and row.step > 0]
+    sizes = [_or_inf(row.value) for row in rows if (row.part, row.quantity) == ("stream", "rms") and row.step > 0]
     return max(sizes, default=math.nan) * math.sqrt(config.width)
 
 
@@ -151,12 +159,16 @@ def _at(rows: Iterable[SignalRow], part: str, quantity: str, last: bool) -> list
 
 MEASURES: Mapping[str, Measure] = MappingProxyType(
     {
-        "early_val_loss": Measure(_early_loss, "validation loss at the first evaluation after step 0"),
-        "roughness": Measure(_roughness, "spread of the steps of the training loss over its last half"),
-        "spikes": Measure(_spikes, "updates of the last half whose loss is 0.5 nats above the mean of 20 before"),
-        "worst_rise": Measure(_worst_rise, "the most that an evaluation lies above the best before it"),
+        "early_val_loss": Measure(_early_loss, "validation loss at the first evaluation after step 0", (CURVE,)),
+        "roughness": Measure(_roughness, "spread of the steps of the training loss over its last half", (CURVE,)),
+        "spikes": Measure(
+            _spikes, "updates of the last half whose loss is 0.5 nats above the mean of 20 before", (CURVE,)
+        ),
+        "worst_rise": Measure(_worst_rise, "the most that an evaluation lies above the best before it", (CURVE,)),
         "stream_norm_at_init": Measure(_first_stream, "the largest norm of the stream over the layers before training"),
-        "peak_stream_norm": Measure(_peak_stream, "the largest norm of the stream once training has begun"),
+        "peak_stream_norm": Measure(
+            _peak_stream, "the largest norm of the stream once training has begun", (LAYERS, DEATH)
+        ),
         "stream_growth_at_init": Measure(_growth(False), "RMS of the stream after the last layer over the embedding's"),
         "stream_growth_after": Measure(_growth(True), "the same at the last evaluation"),
         "stream_bend_at_init": Measure(_bend(False), "added by a layer of the upper half over one of the lower"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,17 @@ from normexp.run import KEYS, RunConfig
 from normexp.work import selected
 
 
-def judged(file: ClaimFile, claims: Iterable[Claim], out: Path, *, scale: float = 1.0) -> list[Verdict]:
+def judged(
+    file: ClaimFile,
+    claims: Iterable[Claim],
+    out: Path,
+    *,
+    scale: float = 1.0,
+    warn: Callable[[str], None] = lambda warning: None,
+) -> list[Verdict]:
     """A verdict for each claim, from what is stored under `out`; a scale other than 1 reads quick runs alone.
 
+    `warn` is called for each stored file that is damaged.
     Raises UserError where a sweep file cannot be read, or a claim's selection fits no point or several cells.
     """
     chosen = list(claims)
@@ -39,6 +47,8 @@ def judged(file: ClaimFile, claims: Iterable[Claim], out: Path, *, scale: float 
             verdicts.append(judge(claim, _findings(claim, found, evidence, scale), quick=scale != 1.0))
         except Mismatch as fault:
             complaints.append(f"{claim.place}: {claim.id}: {fault}")
+    for warning in evidence.warnings:
+        warn(warning)
     if complaints:
         raise UserError(*complaints)
     return verdicts

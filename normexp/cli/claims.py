@@ -70,7 +70,7 @@ def claims(
     from normexp.claims.evidence import QUICK_SCALE
     from normexp.claims.files import beside, choose, folder_of
     from normexp.cli.jsonout import show_json
-    from normexp.cli.show import show
+    from normexp.cli.show import show, warn
     from normexp.errors import EXIT_VERDICT_DIFFERS, UserError
     from normexp.labels import plural
     from normexp.views import claims as view
@@ -100,7 +100,7 @@ def claims(
     aside = redirect_stdout(sys.stderr) if json else nullcontext()
     with aside:
         failed = _run(file, chosen, shortened, options, one) if run else 0
-        verdicts = trial.judged(file, chosen, folder, scale=shortened)
+        verdicts = trial.judged(file, chosen, folder, scale=shortened, warn=warn)
     if one and not json:
         show(view.detail(verdicts[0], trial.commands(file, verdicts[0].claim, folder, shortened), folder))
     elif not json:

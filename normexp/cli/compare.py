@@ -51,7 +51,7 @@ def compare(
 
 def _found(name: str, out: Path) -> Side | RunRecord:
     """The sweep of a folder, or of a name under `out`; else the run of this id. Raises UserError."""
-    from normexp.cli.show import say
+    from normexp.cli.show import warn
     from normexp.results import library
     from normexp.results.store import Store
     from normexp.views import report as reports
@@ -61,7 +61,11 @@ def _found(name: str, out: Path) -> Side | RunRecord:
         store = Store(folder)
         if store.exists():
             plan, records = store.read_plan(), store.records()
-            for warning in (*store.warnings, *(f"{folder}: {told}" for told in reports.warnings(records, []))):
-                say(f"warning: {warning}")
+            store.warnings += [f"{folder}: {told}" for told in reports.warnings(records, [])]
+            for warning in store.warnings:
+                warn(warning)
             return side(folder.resolve().name, str(folder), plan, records)
-    return library.find(out, name, sought="sweep or run of that name")[1]
+    store, record = library.find(out, name, sought="sweep or run of that name")
+    for warning in store.warnings:
+        warn(warning)
+    return record

@@ -13,7 +13,7 @@ RunId = Annotated[str, typer.Argument(help="A run id, a part of one that no othe
 
 def explain(run_id: RunId, out: common.Out = common.OUT, plugin: common.Plugins = None) -> None:
     """One run's story: outcome, the rule and numbers that decided it, first bad tensor, nearest healthy neighbour."""
-    from normexp.cli.show import show
+    from normexp.cli.show import show, warn
     from normexp.results import library
     from normexp.views.collapse import signal
     from normexp.views.console import Encodable, Uncut
@@ -25,17 +25,26 @@ def explain(run_id: RunId, out: common.Out = common.OUT, plugin: common.Plugins 
     show(Encodable(told), f"  stored in: {store.folder / 'runs' / found}")
     if record.traces is not None and record.traces.layers:
         show(Uncut(signal("RMS of the stream by layer", record.traces)))
+    for warning in dict.fromkeys([*store.warnings, *store.damaged({found: record}, thoroughly=True)]):
+        warn(warning)
 
 
 def repro(run_id: RunId, out: common.Out = common.OUT, plugin: common.Plugins = None) -> None:
     """Run a stored run again; say bit-identical, or the first step that differs. Exit code 1 if it differs."""
+    from dataclasses import replace
+
     from normexp import api
-    from normexp.cli.show import show
+    from normexp.cli.show import show, warn
     from normexp.interrupt import stoppable
     from normexp.results import library
+    from normexp.results.store import CURVE
     from normexp.views import repro as reproduction
 
-    _, stored = library.find(out, run_id)
+    store, stored = library.find(out, run_id, traces=False)
+    for warning in store.damaged({stored.run_id: stored}, thoroughly=True):
+        warn(warning)
+    curve = store.traces(stored.run_id, stored.result, only=(CURVE,), as_they_are=True)
+    stored = replace(stored, traces=curve)
     reproduction.check(stored)
     with stoppable():
         now = api.run(stored.config, plain=stored.plain)

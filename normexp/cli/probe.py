@@ -88,7 +88,7 @@ def _stored(out: Path, name: str) -> Iterator[Probed]:
     from normexp.results import library
     from normexp.training.inspection import inspect, inspect_trainer
 
-    store, record = library.find(out, name)
+    store, record = library.find(out, name, traces=False)
     if record.result is None:
         raise UserError(f"{record.run_id}: {record.status}: it has no trained network; run its sweep again")
     with _alone(record.run_id):

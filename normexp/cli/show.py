@@ -33,6 +33,11 @@ def say(text: str) -> None:
         _line(screen(), text)
 
 
+def warn(text: str) -> None:
+    """A warning on standard error."""
+    say(f"warning: {text}")
+
+
 def show(*parts: RenderableType) -> None:
     """Print results; plain text is never wrapped, so that paths can be copied."""
     output = console.output()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import functools
+import hashlib
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,11 +18,17 @@ from normexp.norms import NORMS
 from normexp.record import CurveRow, Outcome, RunRecord, SignalRow, Status
 from normexp.results.strictjson import from_json as from_json
 from normexp.results.strictjson import to_json as to_json
+from normexp.results.strictjson import to_json_of_rows
 from normexp.run import KEYS, RunConfig
 from normexp.schemes import SCHEMES
 
 SCHEMA = 1
 """Raised when the layout of run.json or manifest.json changes."""
+
+FILES, CHECKSUM = "files", "sha256"
+"""Keys of run.json besides those of a record: stamps of the run's other files by name, and a checksum of it all."""
+UNCHECKED = ("config", "numerics", CHECKSUM)
+"""What the checksum is not of: a config has its run id, and a program may give other numerics to a record."""
 
 CURVE = tuple(field.name for field in dataclasses.fields(CurveRow))
 SIGNAL = tuple(field.name for field in dataclasses.fields(SignalRow))
@@ -53,11 +60,15 @@ def _config(*values: Value) -> RunConfig:
     return RunConfig(**dict(zip(KEYS, values, strict=True)))  # type: ignore[arg-type]
 
 
-def record_to_json(record: RunRecord) -> str:
-    """All of a record but its traces, its log and its weights."""
+def record_to_json(record: RunRecord, files: Mapping[str, Any] | None = None) -> str:
+    """All of a record but its traces, its log and its weights; with the stamps of its `files`, if they are given."""
     fields = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
     del fields["traces"], fields["log"], fields["weights"]
-    return to_json({"schema": SCHEMA, "run_id": record.run_id} | fields)
+    told = {"schema": SCHEMA, "run_id": record.run_id} | fields
+    if files is None:
+        return to_json(told)
+    told[FILES] = files
+    return to_json(told | {CHECKSUM: _checksum(told)})
 
 
 def record_from_json(text: str) -> RunRecord:
@@ -68,7 +79,15 @@ def record_from_json(text: str) -> RunRecord:
         raise ValueError(f"schema {schema} of a newer normexp")
     record: RunRecord = typed(RunRecord, read | {"traces": None, "log": None, "weights": None}, "")
     _check(record)
+    if CHECKSUM in read and read[CHECKSUM] != _checksum(read):
+        raise ValueError("its content is not what was written: its SHA-256 differs")
     return record
+
+
+def _checksum(read: Mapping[str, Any]) -> str:
+    """The SHA-256 of a run.json, as what it tells."""
+    text = to_json_of_rows({name: value for name, value in read.items() if name not in UNCHECKED})
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
 def _check(record: RunRecord) -> None:

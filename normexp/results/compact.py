@@ -32,6 +32,18 @@ def to_curve(text: str) -> str:
     return "".join(_told(re.sub(rf"(?<=,)({NUMBER}){MARK}{CELL}", _long, text)))
 
 
+def without_norms(curve: bytes) -> bytes:
+    """curve.csv with the cells of its gradient norms empty, as a pack gives it back."""
+    column = CURVE.index("grad_norm")
+    header, *lines = curve.split(b"\n")
+    for index, line in enumerate(lines):
+        cells = line.split(b",")
+        if len(cells) == len(CURVE):
+            cells[column] = b""
+            lines[index] = b",".join(cells)
+    return b"\n".join([header, *lines])
+
+
 def from_layers(text: str) -> str:
     """The short form of layers.csv or death.csv. Raises ValueError with the line at fault."""
     lines = (f"{','.join(cells)}\n" for _, cells in _lines(text, SIGNAL))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from normexp.errors import UserError, at_most
@@ -136,19 +136,16 @@ def _shelf(store: Store) -> Shelf:
     return Shelf(folder=name, runs=len(plan.configs), ended=len(records), results=results)
 
 
-def find(out: Path, name: str, *, sought: str = "run of that id") -> tuple[Store, RunRecord]:
-    """A run with its traces, and the sweep that holds it, by its id or any part that only one has. Raises UserError.
+def find(out: Path, name: str, *, sought: str = "run of that id", traces: bool = True) -> tuple[Store, RunRecord]:
+    """A run, with its `traces` if asked, and the sweep that holds it: by its id or a part of it that no other has.
 
-    The path of its folder names it in that sweep. Where several sweeps hold it, the first whose record can be read.
-    `sought` is what there is none of, in what is told.
+    The path of its folder names it in that sweep. Where several sweeps hold it, the first whose files are all sound, or
+    else the first whose record can be read: what damaged files hold is then left out, and the sweep's warnings say so.
+    `sought` is what there is none of, in what is told. Raises UserError.
     """
     path, name = Path(name), Path(name).name
     if path.parent.name == RUNS and is_readable(path / RUN):
-        store = Store(path.parent.parent)
-        record = store.read(name)
-        if record is None:
-            raise UserError(*store.warnings)
-        return store, record
+        return _first([Store(path.parent.parent)], name, traces=traces)
     if not name:
         raise UserError("an empty run id: write the id of a run, or a part of one")
     matches = [(store, run_id) for store in sweeps(out) for run_id in store.ended() if name in run_id]
@@ -159,18 +156,25 @@ def find(out: Path, name: str, *, sought: str = "run of that id") -> tuple[Store
         homes = {key: [store.folder.name for store, run_id in matches if run_id == key] for key in ids[:MOST_IDS]}
         told = [f"{run_id} (in {', '.join(names)})" for run_id, names in homes.items()]
         raise UserError(f"{name} is part of {len(ids)} run ids:", *told, *at_most(ids, MOST_IDS)[len(told) :])
+    run_id = name if name in ids else ids[0]
+    return _first([store for store, its in matches if its == run_id], run_id, traces=traces)
+
+
+def _first(holders: Iterable[Store], run_id: str, *, traces: bool) -> tuple[Store, RunRecord]:
+    """The first sound record of a run, or else the first that can be read. Raises UserError where there is none."""
+    readable: list[tuple[Store, RunRecord]] = []
     complaints: list[str] = []
-    for store, run_id in matches:
-        if run_id in (name, ids[0]):
-            try:
-                record = store.read(run_id)
-            except UserError as fault:
-                complaints += fault.complaints
-                continue
-            if record is not None:
-                return store, record
-            complaints += store.warnings
-    raise UserError(*complaints)
+    for store in holders:
+        record = store.record(run_id)
+        if record is not None and traces:
+            record = replace(record, traces=store.sound_traces(run_id, record.result), log=store.log(run_id))
+        if record is not None and not store.warnings:
+            return store, record
+        complaints += store.warnings
+        readable += [] if record is None else [(store, record)]
+    if not readable:
+        raise UserError(*complaints)
+    return readable[0]
 
 
 def _unknown(out: Path, path: Path, sought: str) -> str:

@@ -21,10 +21,23 @@ from normexp.record import Result, RunRecord
 from normexp.results import codec, compact, manifest, origins
 from normexp.results.archive import files_of, packed
 from normexp.results.atomic import below, make_folder, read_those, remove_leftovers, write_atomically
-from normexp.results.store import CURVE, DEATH, LAYERS, LOG, MANIFEST, PACK, RUN, RUNS, SAFE, SWEEP, Store
-from normexp.results.wholeness import is_record, whole_curve
+from normexp.results.store import (
+    CURVE,
+    DEATH,
+    LAYERS,
+    LOG,
+    MANIFEST,
+    PACK,
+    RUN,
+    RUNS,
+    SAFE,
+    SWEEP,
+    TRACES,
+    Store,
+)
+from normexp.results.wholeness import check, is_record, stamps_from
 
-TRACES: Mapping[str, tuple[Callable[[str], str], Callable[[str], str]]] = {
+SHORT: Mapping[str, tuple[Callable[[str], str], Callable[[str], str]]] = {
     CURVE: (compact.from_curve, compact.to_curve),
     LAYERS: (compact.from_layers, compact.to_layers),
     DEATH: (compact.from_layers, compact.to_layers),
@@ -89,10 +102,18 @@ def pack(store: Store, among: Sequence[Store] = ()) -> Packed:
 
 
 def _run_by_run(store: Store) -> dict[str, Files]:
-    """What is packed of each run that has ended, but for those that a driver writes at this moment, with a warning."""
+    """What is packed of each run that has ended.
+
+    Runs with a damaged file, and those that a driver writes at this moment, are left out with a warning.
+    """
     runs: dict[str, Files] = {}
     for run_id, record in store.records().items():
-        folder, files = store.folder / RUNS / run_id, _run_files(store, run_id, record.result)
+        folder = store.folder / RUNS / run_id
+        try:
+            files = _run_files(store, run_id, record.result)
+        except UserError as fault:
+            store.warnings += [f"{complaint}: it is not packed" for complaint in fault.complaints]
+            continue
         if RUN in files and read_those(folder, (RUN,)) == {RUN: files[RUN]}:
             runs[run_id] = files
         else:
@@ -154,15 +175,14 @@ def named(path: Path) -> set[str]:
 
 
 def _run_files(store: Store, run_id: str, result: Result | None = None) -> Files:
-    """A run's files as they are packed. Raises UserError where one is garbled, or the curve ends before the result."""
+    """A run's files as they are packed. Raises UserError for each trace that is not as it was written."""
+    store.traces(run_id, result)
+    store.log(run_id)
     folder = store.folder / RUNS / run_id
     found = read_those(folder, (RUN, LOG))
     for name, content in read_those(folder, TRACES).items():
         try:
-            text = content.decode("utf-8")
-            if name == CURVE:
-                whole_curve(result, text)
-            found[name] = TRACES[name][0](text).encode()
+            found[name] = SHORT[name][0](content.decode("utf-8")).encode()
         except ValueError as fault:
             raise UserError(f"{folder / name}: {fault}") from fault
     return found
@@ -190,8 +210,11 @@ def _parts(path: Path, only: Collection[str] = (), *, short: bool = False) -> tu
         for run_id, files in runs.items():
             if REUSED in files:
                 files |= _reused(path.parent.parent, run_id, files.pop(REUSED).decode("utf-8"), others)
-            for name in () if short else TRACES.keys() & files.keys():
-                files[name] = TRACES[name][1](files[name].decode("utf-8")).encode()
+            whole = files | {
+                name: SHORT[name][1](files[name].decode("utf-8")).encode() for name in TRACES if name in files
+            }
+            _check_stamps(run_id, whole)
+            files |= {} if short else whole
     return top, runs
 
 
@@ -256,3 +279,13 @@ def _check(top: Mapping[str, bytes], runs: Mapping[str, Files]) -> None:
             continue  # a run of a plugin that was not given
         if record.run_id != run_id and not record.config.plugins():
             raise ValueError(f"the config of {run_id} is that of {record.run_id}")
+
+
+def _check_stamps(run_id: str, files: Files) -> None:
+    """Raise ValueError where restored traces of a run are not those that were packed."""
+    stamps = stamps_from(files[RUN].decode("utf-8"))
+    for name, written in [(name, stamps[name]) for name in TRACES if name in stamps]:
+        try:
+            check(files.get(name, b""), written)
+        except ValueError as fault:
+            raise ValueError(f"{RUNS}/{run_id}/{name}: {fault}") from fault

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from normexp.errors import UserError
 from normexp.plan import Plan
-from normexp.record import Result, RunRecord, Status, Traces
-from normexp.results import codec, manifest, origins, refusals, reportfiles
+from normexp.record import CurveRow, Result, RunRecord, SignalRow, Status, Traces
+from normexp.results import codec, compact, manifest, origins, refusals, reportfiles
 from normexp.results.atomic import (
     NotFollowed,
     StorageError,
@@ -31,12 +31,24 @@ from normexp.results.atomic import (
 )
 from normexp.results.commit import git_commit
 from normexp.results.lock import HOLDER, LOCK, driver_lock
-from normexp.results.wholeness import is_whole, whole_curve
+from normexp.results.wholeness import (
+    Stamp,
+    check,
+    check_size,
+    check_unstamped,
+    is_empty,
+    is_whole,
+    stamp,
+    stamps_from,
+    whole_curve,
+)
 
 __all__ = ["StorageError", "Store"]
 
 RUN, CURVE, LAYERS, DEATH, LOG = "run.json", "curve.csv", "layers.csv", "death.csv", "log.txt"
 WEIGHTS = "weights.safetensors"
+TRACES: Mapping[str, str] = MappingProxyType({CURVE: "curve", LAYERS: "layers", DEATH: "death_layers"})
+"""The files of a run's traces, and what they are called there."""
 SWEEP, MANIFEST, RUNS, FIGURES = "sweep.yaml", "manifest.json", "runs", "figures"
 PACK = "runs.tar.xz"
 TABLES = ("points.csv", "runs.csv", "timings.csv", "summary.csv", "summary.md", "collapse.md", "edge.csv", "edge.md")
@@ -90,15 +102,22 @@ class Store:
 
     def write(self, record: RunRecord) -> None:
         """Store a run that has ended, in place of any older record. Raises StorageError: it then counts as pending."""
-        folder, text = self._run_folder(record.run_id), codec.record_to_json(record)
+        folder = self._run_folder(record.run_id)
         traces = record.traces or Traces(curve=())
+        curve = codec.curve_to_csv(traces.curve).encode()
         files = {
-            CURVE: codec.curve_to_csv(traces.curve),
-            LAYERS: codec.signal_to_csv(traces.layers),
-            DEATH: codec.signal_to_csv(traces.death_layers) if traces.death_layers else None,
-            LOG: (record.error or "") if record.log is None else record.log,
+            CURVE: curve,
+            LAYERS: codec.signal_to_csv(traces.layers).encode(),
+            DEATH: codec.signal_to_csv(traces.death_layers).encode() if traces.death_layers else None,
+            LOG: ((record.error or "") if record.log is None else record.log).encode("utf-8", "backslashreplace"),
             WEIGHTS: record.weights,
         }
+        stamps = {
+            name: stamp(content, compact.without_norms(curve) if name == CURVE else None, table=name in TRACES)
+            for name, content in files.items()
+            if content is not None
+        }
+        text = codec.record_to_json(record, stamps)
         with storage_errors(folder):
             folder.mkdir(exist_ok=True)  # not its parents: where somebody has removed them, nothing is to be made
             (folder / RUN).unlink(missing_ok=True)
@@ -122,34 +141,86 @@ class Store:
         """Run id to record of the manifest's runs that have ended, without traces and logs, in order."""
         self.warnings, found = [], {}
         for run_id in manifest.run_ids(self._manifest()):
-            record = self._record(run_id)
+            record = self.record(run_id)
             if record is not None:
                 found[run_id] = record
         return found
 
     def read(self, run_id: str) -> RunRecord | None:
-        """One record with its traces and log; None where it has not ended. Raises UserError for a broken file."""
-        record = self._record(run_id)
+        """One record with its traces and log; None where it has not ended. Raises UserError for a damaged trace."""
+        record = self.record(run_id)
         return record and replace(record, traces=self.traces(run_id, record.result), log=self.log(run_id))
 
-    def traces(self, run_id: str, result: Result | None = None) -> Traces:
-        """Curve and layers, empty where there are none. UserError: one is broken, or the curve ends before `result`."""
-        return Traces(
-            curve=self._read_csv(run_id, CURVE, partial(whole_curve, result)),
-            layers=self._read_csv(run_id, LAYERS, codec.signal_from_csv),
-            death_layers=self._read_csv(run_id, DEATH, codec.signal_from_csv),
-        )
+    def record(self, run_id: str) -> RunRecord | None:
+        """One record without traces and log; None where it has not ended, or, with a warning, cannot be used."""
+        path = self.folder / RUNS / run_id / RUN
+        try:
+            path = self._run_folder(run_id, RUN)
+            record = codec.record_from_json(path.read_text("utf-8"))
+            if record.run_id != run_id:
+                changed = "; its plugin has changed" if record.config.plugins() else ""
+                raise ValueError(f"its config is that of {record.run_id}{changed}")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError, NotFollowed) as error:
+            advice = origins.advice(self.folder, error, ": the run counts as pending, and its sweep makes it again")
+            self.warnings.append(f"{path} cannot be used ({error}){advice}")
+            return None
+        return record
+
+    def traces(
+        self,
+        run_id: str,
+        result: Result | None = None,
+        *,
+        only: Collection[str] = tuple(TRACES),
+        as_they_are: bool = False,
+    ) -> Traces:
+        """Curve and layers: what the files `only` hold, empty where a run has none.
+
+        Raises UserError for each of these files that is not as it was written, or contradicts `result`; `as_they_are`
+        for those alone that cannot be read, or contradict it.
+        """
+        found, complaints = self._traces(run_id, result, only, {} if as_they_are else self._stamps(run_id))
+        if complaints:
+            raise UserError(*complaints)
+        return found
+
+    def sound_traces(
+        self, run_id: str, result: Result | None = None, *, only: Collection[str] = tuple(TRACES)
+    ) -> Traces:
+        """As `traces`, but what a damaged file holds is left out, with a warning."""
+        found, complaints = self._traces(run_id, result, only, self._stamps(run_id))
+        self.warnings += [complaint for complaint in complaints if complaint not in self.warnings]
+        return found
+
+    def damaged(self, records: Mapping[str, RunRecord], *, thoroughly: bool = False) -> list[str]:
+        """A line for each file of these runs that is missing or not of its size; `thoroughly`: or has other content."""
+        return [fault for record in records.values() for fault in self._damaged(record, thoroughly=thoroughly)]
 
     def log(self, run_id: str) -> str:
-        """What a run printed."""
+        """What a run printed; a damaged log as it is, with a warning."""
+        complaints = self._content(run_id, LOG, bytes, self._stamps(run_id))[1]
+        self.warnings += [complaint for complaint in complaints if complaint not in self.warnings]
         path = self._run_folder(run_id, LOG)
         return path.read_bytes().decode("utf-8", "replace") if path.is_file() else ""
 
     def weights(self, run_id: str) -> tuple[Path, bytes | None]:
-        """Where a run's trained weights are stored, and the file's bytes; None where there are none."""
+        """Where a run's trained weights are stored, and the file's bytes; None where there are none.
+
+        Raises UserError where they are not what was written.
+        """
         path = self._run_folder(run_id, WEIGHTS)
         with storage_errors(path, "read"):
-            return path, path.read_bytes() if path.is_file() else None
+            content = path.read_bytes() if path.is_file() else None
+        written = self._stamps(run_id).get(WEIGHTS)
+        if content is not None and written is not None:
+            try:
+                check(content, written)
+            except ValueError as error:
+                advice = "remove it, and run its sweep again with --save-weights"
+                raise UserError(f"{path} is damaged: {error}: {advice}") from error
+        return path, content
 
     def strays(self) -> list[str]:
         """Ids of stored runs that no point of the manifest asks for."""
@@ -174,7 +245,7 @@ class Store:
             other = Store(folder)
             there = other.has_weights(run_id) if weights else is_readable(folder / RUNS / run_id / RUN)
             if there and folder.resolve() != self.folder.resolve():
-                record = other._record(run_id)
+                record = other.record(run_id)
                 if record is not None and record.usable:
                     return other
         return None
@@ -184,7 +255,7 @@ class Store:
 
         Raises UserError where the record is not there or not whole, StorageError where it cannot be written.
         """
-        record = other._record(run_id)
+        record = other.record(run_id)
         if record is None:
             raise UserError(f"{other.folder} has no record of {run_id}")
         traces = other.traces(run_id, record.result)
@@ -199,30 +270,69 @@ class Store:
             raise UserError(f"{run_id!r} is not a run id")
         return below(self.folder, RUNS, run_id, *names)
 
-    def _record(self, run_id: str) -> RunRecord | None:
-        path = self.folder / RUNS / run_id / RUN
-        try:
-            path = self._run_folder(run_id, RUN)
-            record = codec.record_from_json(path.read_text("utf-8"))
-            if record.run_id != run_id:
-                changed = "; its plugin has changed" if record.config.plugins() else ""
-                raise ValueError(f"its config is that of {record.run_id}{changed}")
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except (OSError, ValueError, NotFollowed) as error:
-            advice = origins.advice(self.folder, error, ": the run counts as pending")
-            self.warnings.append(f"{path} cannot be used ({error}){advice}")
-            return None
-        return record
+    def _traces(
+        self, run_id: str, result: Result | None, only: Collection[str], stamps: Mapping[str, Stamp]
+    ) -> tuple[Traces, list[str]]:
+        """What can be read of the files `only`, and a complaint for each that cannot."""
+        found, complaints = {}, []
+        for name in only:
+            rows, faults = self._content(run_id, name, _parser(name, result, stamped=name in stamps), stamps)
+            found[TRACES[name]] = [] if rows is None else rows
+            complaints += faults
+        return Traces(**{"curve": [], **found}), complaints
 
-    def _read_csv(self, run_id: str, name: str, parse: Any) -> Any:
-        path = self._run_folder(run_id, name)
+    def _content(
+        self, run_id: str, name: str, parse: Callable[[bytes], Any], stamps: Mapping[str, Stamp]
+    ) -> tuple[Any, list[str]]:
+        """What a file of a run holds, None where there is none; and in place of a damaged one what is wrong with it."""
+        written = stamps.get(name)
         try:
-            return parse(path.read_bytes().decode("utf-8"))
+            path = self._run_folder(run_id, name)
+            content = path.read_bytes()
+            found = parse(content)
+            if written is None:
+                return found, []
+            if not (written.rows and is_empty(content)):
+                check(content, written)
+                return found, []
+            fault = f"{path} is missing or empty"
         except FileNotFoundError:
-            return []
+            if written is None:
+                return None, []
+            fault = f"{path} is missing or empty"
+        except NotFollowed as error:
+            return None, list(error.complaints)
         except (OSError, ValueError) as error:
-            raise UserError(f"{path}: {error}: remove {path.parent}, and its sweep makes the run again") from error
+            fault = f"{path}: {error}"
+        if stamps and self._stamps(run_id) != stamps:
+            return None, [f"{path.parent} is being written at this moment: try again"]
+        return None, [f"{fault}: {self._advice(path.parent)}"]
+
+    def _advice(self, folder: Path) -> str:
+        """What helps where a file of a run is damaged."""
+        told = f"remove {folder}, and its sweep makes the run again"
+        return f"{told}, or `normexp unpack` restores it" if is_readable(self.folder / PACK) else told
+
+    def _damaged(self, record: RunRecord, *, thoroughly: bool) -> Iterator[str]:
+        stamps = self._stamps(record.run_id)
+        for name, written in stamps.items():
+            path = self.folder / RUNS / record.run_id / name
+            if name == WEIGHTS and not path.exists():  # a pack leaves them out
+                continue
+            try:
+                if thoroughly:
+                    check(path.read_bytes(), written)
+                else:
+                    check_size(path.stat().st_size, written)
+            except (OSError, ValueError):
+                yield from self._content(record.run_id, name, _parser(name, record.result), stamps)[1]
+
+    def _stamps(self, run_id: str) -> dict[str, Stamp]:
+        """The stamps of a run's files; none of a run of an older version, or whose record cannot be read."""
+        try:
+            return stamps_from(self._run_folder(run_id, RUN).read_text("utf-8"))
+        except (OSError, ValueError, NotFollowed):
+            return {}
 
     def _manifest(self) -> manifest.Manifest:
         path = below(self.folder, MANIFEST)
@@ -258,3 +368,20 @@ class Store:
         stored = self.ended()
         if stored and self.exists():
             refusals.other_sweep(self.folder, stored, lambda: self._manifest().runs, manifest.stored_form(plan))
+
+
+def _parser(name: str, result: Result | None, *, stamped: bool = True) -> Callable[[bytes], Any]:
+    """What makes rows of a file of traces; of any other, its bytes. It raises ValueError."""
+    if name not in TRACES:
+        return bytes
+
+    def parse(content: bytes) -> Sequence[CurveRow] | Sequence[SignalRow]:
+        text = content.decode("utf-8")
+        if name != CURVE:
+            return codec.signal_from_csv(text)
+        curve = whole_curve(result, text)
+        if not stamped:
+            check_unstamped(result, curve)
+        return curve
+
+    return parse

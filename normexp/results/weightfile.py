@@ -6,8 +6,8 @@ from pathlib import Path
 
 from normexp.errors import UserError
 from normexp.results import library
-from normexp.results.atomic import storage_errors, write_atomically
-from normexp.results.store import WEIGHTS
+from normexp.results.atomic import is_readable, storage_errors, write_atomically
+from normexp.results.store import RUN, RUNS, WEIGHTS, Store
 
 PICKLED = {".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle"}
 SUFFIX = ".safetensors"
@@ -21,6 +21,11 @@ def read(out: Path, name: str) -> tuple[bytes, str]:
             f"{path}: files of torch.save can run code when they are read, so they are not: write the state dict with "
             "safetensors.torch.save_file, and give that file"
         )
+    folder = path.parent if path.name == WEIGHTS else path
+    if is_readable(folder / WEIGHTS) and is_readable(folder / RUN) and folder.parent.name == RUNS:
+        stored, data = Store(folder.parent.parent).weights(folder.name)
+        if data is not None:
+            return data, str(stored)
     with storage_errors(path, "read"):
         if path.is_file():
             return path.read_bytes(), str(path)
@@ -28,12 +33,19 @@ def read(out: Path, name: str) -> tuple[bytes, str]:
             return (path / WEIGHTS).read_bytes(), str(path / WEIGHTS)
     if path.suffix == SUFFIX:
         raise UserError(f"{path}: no such file")
-    store, record = library.find(out, name)
+    store, record = library.find(out, name, traces=False)
+    complaints: list[str] = []
     for holder in (store, *library.sweeps(out)):
-        stored, data = holder.weights(record.run_id)
+        try:
+            stored, data = holder.weights(record.run_id)
+        except UserError as fault:
+            complaints += [complaint for complaint in fault.complaints if complaint not in complaints]
+            continue
         if data is not None:
             return data, str(stored)
-    raise UserError(f"{record.run_id} is stored without weights: run its sweep again with --save-weights")
+    raise UserError(
+        *complaints or [f"{record.run_id} is stored without weights: run its sweep again with --save-weights"]
+    )
 
 
 def check_target(path: Path, *, force: bool) -> None:

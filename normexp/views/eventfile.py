@@ -14,22 +14,28 @@ from normexp.errors import UserError
 from normexp.keys import Value
 from normexp.plan import Plan
 from normexp.record import RunRecord, Status, Traces
-from normexp.results.store import Store
+from normexp.results.store import CURVE, LAYERS, Store
 from normexp.run import KEYS
 from normexp.views.report import Report
 
 NAME = "events.out.tfevents.0.normexp"
 FINAL = "final/val_loss"
 LEARNED = "final/learned_fraction"
-CURVE = ("train_loss", "val_loss", "grad_norm", "lr")
+SCALARS = ("train_loss", "val_loss", "grad_norm", "lr")
+READ = (CURVE, LAYERS)
+"""The files of a run from which events come."""
 
 
 def files(report: Report, store: Store) -> Iterator[tuple[str, bytes]]:
-    """Names and contents, run by run. Raises UserError where tensorboard is not installed, or a curve is broken."""
+    """Names and contents, run by run.
+
+    Raises UserError where tensorboard is not installed, and for all files that are damaged, before the first content.
+    """
     try:
         from tensorboard.plugins.hparams import summary_v2 as hparams
     except ImportError as fault:
         raise UserError(f"--to tensorboard needs tensorboard ({fault}): pip install 'normexp[tensorboard]'") from fault
+    _check(report, store)
     keys = varying(report.plan)
     columns = [hparams.HParam(name) for name in (*keys, "outcome")]
     metrics = [hparams.Metric(FINAL), hparams.Metric(LEARNED)]
@@ -38,7 +44,21 @@ def files(report: Report, store: Store) -> Iterator[tuple[str, bytes]]:
         told: dict[str, Value] = {name: getattr(record.config, name) for name in keys}
         told["outcome"] = record.result_word
         began = hparams.hparams_pb(told, trial_id=run_id, start_time_secs=0.0)
-        yield f"{run_id}/{NAME}", _encoded([(0.0, 0, began), *_scalars(record, store.traces(run_id, record.result))])
+        yield (
+            f"{run_id}/{NAME}",
+            _encoded([(0.0, 0, began), *_scalars(record, store.traces(run_id, record.result, only=READ))]),
+        )
+
+
+def _check(report: Report, store: Store) -> None:
+    complaints: list[str] = []
+    for run_id, record in report.records.items():
+        try:
+            store.traces(run_id, record.result, only=READ)
+        except UserError as fault:
+            complaints += fault.complaints
+    if complaints:
+        raise UserError(*complaints)
 
 
 def varying(plan: Plan) -> list[str]:
@@ -56,7 +76,7 @@ def _scalars(record: RunRecord, traces: Traces) -> Iterator[tuple[float, int, An
         return step * pace, step, Summary(value=[Summary.Value(tag=tag, simple_value=value)])
 
     for row in traces.curve:
-        for name in CURVE:
+        for name in SCALARS:
             value = getattr(row, name)
             if value is not None:
                 yield scalar(row.step, name, value)

@@ -6,11 +6,12 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from normexp.errors import UserError
 from normexp.plan import Pivot
-from normexp.results.store import Store
+from normexp.results.codec import CURVE as CURVE_COLUMNS
+from normexp.results.store import CURVE, Store
 from normexp.views import eventfile, latex, markdown, tables
 from normexp.views.celltable import cell_table, reference_losses
 from normexp.views.pivot import TextTable, pivot
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 LATEX, MARKDOWN = "tables.tex", "tables.md"
 Files = Iterable[tuple[str, bytes]]
-CURVE_COLUMNS = ("run_id", "step", "lr", "train_loss", "grad_norm", "val_loss")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,18 +58,22 @@ def _latex(report: Report, store: Store) -> Files:
 
 
 def _frames(report: Report, store: Store) -> Iterator[tuple[str, pd.DataFrame]]:
-    import pandas as pd
-
+    """Raises UserError for every curve that is damaged, before the first frame."""
+    curves: list[dict[str, Any]] = []
+    complaints: list[str] = []
+    for run_id, record in report.records.items():
+        try:
+            curve = store.traces(run_id, record.result, only=(CURVE,)).curve
+        except UserError as fault:
+            complaints += fault.complaints
+            continue
+        curves += ({"run_id": run_id} | {name: getattr(row, name) for name in CURVE_COLUMNS} for row in curve)
+    if complaints:
+        raise UserError(*complaints)
     yield "points", tables.points(report.plan)
     yield "runs", report.runs
     yield "summary", report.summary
-    curves = [
-        {"run_id": run_id} | {name: getattr(row, name) for name in CURVE_COLUMNS[1:]}
-        for run_id, record in report.records.items()
-        for row in store.traces(run_id, record.result).curve
-    ]
-    frame = pd.DataFrame(curves, columns=list(CURVE_COLUMNS))
-    yield "curves", frame.astype({"run_id": "str", "step": "int64"} | dict.fromkeys(CURVE_COLUMNS[2:], "float64"))
+    yield "curves", tables.frame(curves, ["run_id", *CURVE_COLUMNS])
 
 
 def _csv(report: Report, store: Store) -> Files:

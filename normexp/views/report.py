@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from normexp.collapse import asked
-from normexp.errors import EXIT_OK, EXIT_RUNS_FAILED, UserError, at_most
+from normexp.errors import EXIT_OK, EXIT_RUNS_FAILED, at_most
 from normexp.labels import listed, plural
 from normexp.plan import Plan
 from normexp.record import COMPARED, RunRecord, Status, Traces
@@ -66,7 +66,8 @@ def read(store: Store, known: tuple[Plan, Mapping[str, RunRecord]] | None = None
     Raises UserError where it is not a results folder.
     """
     plan, records = known or (store.read_plan(), store.records())
-    return of(store, plan, records, (*store.warnings, *warnings(records, store.strays())))
+    told = (*store.warnings, *store.damaged(records), *warnings(records, store.strays()))
+    return of(store, plan, records, told)
 
 
 def of(store: Store, plan: Plan, records: Mapping[str, RunRecord], told: Sequence[str] = ()) -> Report:
@@ -107,6 +108,9 @@ def rebuild(
     """
     report = read(store, known)
     before = len(store.warnings)
+    if figures:  # which read what the tables do not
+        told_of = dict.fromkeys((*report.warnings, *store.damaged(report.records, thoroughly=True)))
+        report = replace(report, warnings=tuple(told_of))
     told = {
         "points.csv": tables.to_csv(tables.points(report.plan)),
         "runs.csv": tables.to_csv(report.runs),
@@ -124,22 +128,18 @@ def rebuild(
         write_figures(store, report)
         if len(store.warnings) == before:
             figurefiles.note_drawn(store.folder, told.values())
-    return replace(report, warnings=(*report.warnings, *dict.fromkeys(store.warnings[before:])))
+    return replace(report, warnings=tuple(dict.fromkeys((*report.warnings, *store.warnings[before:]))))
 
 
 def traces_of(store: Store, records: Mapping[str, RunRecord]) -> Callable[[str], Traces]:
-    """Those of a folder's runs by their ids; none of a run whose files cannot be read, which is warned of.
+    """Those of a folder's runs by their ids, without what stands in a damaged file, which is warned of.
 
     Those of few runs are read once.
     """
 
     @functools.lru_cache(maxsize=KEPT_TRACES)
     def traces(run_id: str) -> Traces:
-        try:
-            return store.traces(run_id, records[run_id].result)
-        except UserError as fault:
-            store.warnings += fault.complaints
-            return Traces(curve=())
+        return store.sound_traces(run_id, records[run_id].result)
 
     return traces
 

@@ -54,7 +54,8 @@ def write(file: ClaimFile, verdicts: Sequence[Verdict], out: Path, *, scale: flo
         if redraw and store.exists():
             report.rebuild(store, figures=True)
         pictures = figurefiles.pictures(store.folder)
-        sheets[stem] = Sheet(plan=plan, records=evidence.records(plan), pictures=pictures)
+        records = evidence.records(plan)
+        sheets[stem] = Sheet(plan=plan, records=records, pictures=pictures, damaged=evidence.damaged(plan))
     more = "" if out == folder_of(file, scale) else f" --out {shlex.quote(str(out))}"
     made = page(file, verdicts, sheets, scale=scale, more=more)
     contents = {

@@ -31,11 +31,12 @@ NEARLY_ALL = 0.8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sheet:
-    """A plan, what is stored of its runs, and its figures: name to PNG."""
+    """A plan, what is stored of its runs, its figures (name to PNG), and a line for each file that is damaged."""
 
     plan: Plan
     records: Mapping[str, RunRecord]
     pictures: Mapping[str, bytes]
+    damaged: Sequence[str] = ()
 
     @property
     def lacking(self) -> int:
@@ -109,7 +110,7 @@ def blocks(sheet: Sheet, verdicts: Sequence[Verdict], known: Container[str] = ()
     if lost := missing(sheet):
         yield Heading("Missing here", 4)
         yield Points(tuple(lost))
-    if told := [*plan.warnings, *warnings(sheet.records, [])]:
+    if told := [*plan.warnings, *sheet.damaged, *warnings(sheet.records, [])]:
         yield Points(tuple(told))
 
 
