@@ -40,6 +40,25 @@ class TestSweep:
         assert "\x1b" not in done.stdout + done.stderr
         assert "\r" not in done.stdout + done.stderr
 
+    @pytest.mark.parametrize(("command", "each"), [("sweep", ""), ("edge", "s at each value of lr")])
+    def test_a_dry_run_tells_what_exclude_removes_and_how_many_duplicates_were_dropped(
+        self,
+        command: str,
+        each: str,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capfd: pytest.CaptureFixture[str],
+    ) -> None:
+        grid = "grid: {optimizer: [adam, sgd], beta1: [0.9, 0.5]}\nzip: {order: [1, 2, 1], task_seed: [0, 0, 0]}"
+        (tmp_path / "c.yaml").write_text(f"{TINY}{grid}\nexclude: [{{beta1: 0.9, order: 1}}, {{eps: 0.5}}]")
+        assert main([command, "c.yaml", "--dry-run"], tmp_path, monkeypatch) == 0
+        output, errors = capfd.readouterr()
+        count = "3 point" if each else "1 point"
+        assert f"exclude {{beta1: 0.9, order: 1}} removes {count}{each}\n" in output
+        assert f"exclude {{eps: 0.5}} removes 0 points{each.removeprefix('s')}\n" in output
+        assert f"warning: dropped {12 if each else 4} duplicate points\n" in errors
+        assert "warning: exclude {eps: 0.5} removes no point\n" in errors
+
     def test_a_dry_run_writes_nothing(self, tmp_path: Path, config: Path) -> None:
         done = run("sweep", config.name, "--dry-run", cwd=tmp_path)
         assert done.returncode == 0
