@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,13 @@ def test_seeds_are_those_of_the_grid_or_as_many_as_asked_for() -> None:
     assert seeds(CELLS.replace("depth: 1", "depth: 1, seed: 5")) == (5, 6, 7)
 
 
+def test_a_search_that_never_needs_more_than_the_grid_says_nothing_of_it() -> None:
+    question = ask(sweepfile.parse(CELLS, origin="c.yaml"), "lr", low="1e-4", seeds=1)
+    search = Search(question)
+    assert search.most_runs < search.grid_runs
+    assert command._most(search).endswith(f"takes {search.grid_runs} runs")
+
+
 CONFIG = f"name: tiny\nbase: {{{BASE}, order: 1, lr: 3e-2}}\n".replace("steps: 5", "steps: 40").replace(
     "batch: 4", "batch: 16"
 )
@@ -78,11 +86,16 @@ def test_real_runs_from_the_command_line(tmp_path: Path, monkeypatch: pytest.Mon
     asked += ["--low", "3e-2", "--high", "1e30", "--resolution", "1e9"]
     monkeypatch.setattr("sys.argv", [*asked, "--dry-run"])
     assert _main() == 0
-    assert "at most" in capsys.readouterr().out
+    most = re.search(
+        r"at most (\d+) runs; the whole grid of this resolution takes 5 runs: (.*)", capsys.readouterr().out
+    )
+    assert most is not None
+    assert most[2].startswith(f"in the worst case the search needs {int(most[1]) - 5} more than the grid")
     assert not (tmp_path / "results").exists()
     monkeypatch.setattr("sys.argv", asked)
     assert _main() == 0
     told = capsys.readouterr()
+    assert most[0] in told.err.splitlines()[0], "said before it starts"
     folder = tmp_path / "results" / "tiny+batch=8+edge-lr"
     assert {"manifest.json", "runs", "points.csv", "edge.csv", "edge.md"} <= {path.name for path in folder.iterdir()}
     assert {f"edge.{suffix}" for suffix in ("svg", "png", "csv")} <= {p.name for p in (folder / "figures").iterdir()}

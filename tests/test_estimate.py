@@ -8,6 +8,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from normexp import estimate
 from normexp.record import RunRecord
 from normexp.run import RunConfig
+from normexp.tasks import VALIDATION_SEQUENCES
 from normexp.training.trainer import Trainer
 
 
@@ -23,32 +24,71 @@ def test_operations_of_a_step_are_those_that_torch_counts(mixer: str) -> None:
     assert estimate.flops(config) == pytest.approx(counted, rel=0.05)
 
 
+def took(config: RunConfig, times: float, **seconds: float) -> RunRecord:
+    """A run whose steps and evaluations took so many times as long as guessed."""
+    trained = times * estimate.work(config)
+    return replace(records.done(config, 2.0), seconds={"steps": 0.75 * trained, "eval": 0.25 * trained} | seconds)
+
+
+def told(config: RunConfig, times: float, beside: float = 0.0) -> RunRecord:
+    """The same, `total` with what it took beside them."""
+    record = took(config, times)
+    return replace(record, seconds={**record.seconds, "total": sum(record.seconds.values()) + beside})
+
+
+def test_a_run_is_its_steps_and_its_evaluations() -> None:
+    run = RunConfig(steps=1000, eval_every=100)
+    assert estimate.work(run) == pytest.approx(estimate.guess(run, 1000) + 11 * estimate.evaluation(run))
+    often = replace(run, eval_every=1)
+    assert estimate.work(often) == pytest.approx(estimate.guess(run, 1000) + 1001 * estimate.evaluation(run))
+    odd = replace(run, eval_every=300)
+    assert estimate.work(odd) == pytest.approx(estimate.guess(run, 1000) + 5 * estimate.evaluation(run)), "the last"
+    for stop in (0, 99, 100, 101, 999):
+        parts = estimate.work(run, 0, stop) + estimate.work(run, stop) * (stop > 0)
+        assert parts == pytest.approx(estimate.work(run) if stop else estimate.evaluation(run))
+
+
+@pytest.mark.parametrize("batch", [8, 32, 128])
+def test_an_evaluation_costs_the_validation_set_forward_and_the_signal(batch: int) -> None:
+    run = RunConfig(depth=2, batch=batch)
+    forward = VALIDATION_SEQUENCES / batch / 3
+    assert estimate.evaluation(run) == pytest.approx(estimate.guess(run, 1) * (forward + estimate.SIGNAL_STEPS))
+
+
 def test_stored_runs_give_the_rate_and_the_words() -> None:
-    record = replace(records.done(RunConfig(depth=4, steps=100), 2.0), seconds={"steps": 3.0, "total": 4.0})
-    todo = [RunConfig(depth=4, steps=200)] * 4
-    seconds, basis = estimate.seconds(todo, [record], 2)
-    assert seconds == pytest.approx((3.0 * 2 + 1.0) * 4 / 2), "what is not of its steps does not grow with them"
-    assert basis == "by stored runs"
+    run = RunConfig(depth=4, steps=records.STEPS)
+    pace = estimate.pace([told(run, 3.0, beside=1.0)])
+    assert pace.basis == "by stored runs"
+    longer = replace(run, steps=200)
+    assert pace.run(longer) == pytest.approx(3 * estimate.work(longer) + 1.0 + estimate.ASSUMED_RUN_SECONDS), (
+        "what is not of its steps does not grow with them"
+    )
+
+
+def test_a_sweep_is_its_runs_on_its_workers_between_their_start_and_the_figures() -> None:
+    run = RunConfig(depth=4, steps=200)
+    pace = estimate.Pace(basis="", overall=3.0, run_seconds=1.0, start_seconds=5.0)
+    work = 3 * estimate.work(run) + 1.0
+    assert estimate.seconds([run] * 4, pace, 2) == pytest.approx(5.0 + 2 * work + 3 * estimate.ASSUMED_END_SECONDS)
 
 
 def test_tiny_runs_beside_a_long_one_do_not_mislead() -> None:
     long = RunConfig(depth=20, steps=records.STEPS)
     tiny = RunConfig(depth=1, width=8, heads=1, hidden=8, steps=records.STEPS)
-    stored = [replace(records.done(long, 2.0), seconds={"steps": 60.0, "total": 61.0})]
-    stored += [replace(records.done(tiny, 2.0), seconds={"steps": 0.5, "total": 1.5})] * 9
-    assert estimate.seconds([long], stored, 1)[0] == pytest.approx(61.0, rel=0.1)
+    pace = estimate.pace([told(long, 2.0), *[told(tiny, 20.0)] * 9])
+    assert pace.run(long) == pytest.approx(2.0 * estimate.work(long), rel=0.1)
 
 
 def test_without_stored_runs_it_is_said_to_be_a_guess() -> None:
-    seconds, basis = estimate.seconds([RunConfig()], [], 2)
-    assert seconds > 0
-    assert "guess" in basis
-    assert estimate.seconds([], [], 2)[0] == 0
+    pace = estimate.pace([])
+    assert "guess" in pace.basis
+    assert estimate.seconds([RunConfig()], pace, 2) > 0
+    assert estimate.seconds([], pace, 2) == 0
 
 
 def test_one_long_run_is_not_split_over_workers() -> None:
-    long, short = RunConfig(steps=10_000), RunConfig(steps=10)
-    assert estimate.seconds([long, short], [], 8)[0] == estimate.seconds([long], [], 1)[0]
+    long, short, pace = RunConfig(steps=10_000), RunConfig(steps=10), estimate.pace([])
+    assert estimate.seconds([long, short], pace, 8) == estimate.seconds([long], pace, 1)
 
 
 def test_small_networks_cost_what_their_blocks_cost_and_large_ones_what_they_compute() -> None:
@@ -59,15 +99,14 @@ def test_small_networks_cost_what_their_blocks_cost_and_large_ones_what_they_com
 
 
 def test_runs_of_the_same_mixer_are_asked_first() -> None:
-    def took(mixer: str, times_the_guess: float) -> RunRecord:
-        record = records.done(RunConfig(mixer=mixer, steps=records.STEPS), 2.0)
-        steps = times_the_guess * estimate.guess(record.config, records.STEPS)
-        return replace(record, seconds=dict.fromkeys(("steps", "total"), steps))
-
-    stored = [took("linear", 2.0), took("linear", 2.0), took("attention", 5.0)]
-    for mixer, factor in (("linear", 2.0), ("attention", 5.0), ("mean", 2.0)):
-        todo = [RunConfig(mixer=mixer)]
-        assert estimate.seconds(todo, stored, 1)[0] == pytest.approx(factor * estimate.guess(todo[0], todo[0].steps))
+    stored = [
+        told(RunConfig(mixer=mixer, steps=records.STEPS), times)
+        for mixer, times in (("linear", 2.0), ("linear", 2.0), ("attention", 5.0))
+    ]
+    pace = estimate.pace(stored)
+    for mixer, factor in (("linear", 2.0), ("attention", 5.0), ("mean", pace.overall)):
+        run = RunConfig(mixer=mixer)
+        assert pace.run(run) == pytest.approx(factor * estimate.work(run) + estimate.ASSUMED_RUN_SECONDS)
 
 
 def test_the_longest_runs_come_first_and_equal_ones_keep_their_order() -> None:

@@ -1,20 +1,24 @@
 """The live view and the plain lines, from made-up events."""
 
 import io
+import math
 import re
 import threading
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import records
 from rich.console import Console
 
+from normexp.estimate import guess, longest_first, work
 from normexp.execute.events import Finished, Progress, Started
 from normexp.labels import duration
 from normexp.record import Status
 from normexp.views.live import View, names_of, result_line
 from normexp.views.runlines import elided
-from normexp.views.tally import Tally
+from normexp.views.tally import EVIDENCE_SECONDS, Tally
 
 PLAN = records.plan({"position": ["pre", "post"], "lr": [1e-3, 1e-2]})
 CONFIGS = list(PLAN.configs.values())
@@ -36,13 +40,67 @@ class TestTally:
         assert tally.counts == {"learned": 2, "nonfinite": 1}
         assert list(tally.running) == [CONFIGS[3].run_id]
 
-    def test_time_left_follows_from_the_steps_made(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("normexp.views.tally.time.monotonic", lambda: 100.0)
-        tally = Tally(todo=CONFIGS, started=90.0)
-        assert tally.seconds_left is None
-        tally.update(Started(CONFIGS[0]))
-        tally.update(progress(CONFIGS[0], CONFIGS[0].steps // 2))
-        assert tally.seconds_left == pytest.approx(10.0 * 7)
+    def test_time_left_is_told_late_and_rightly(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Starting the workers and the first evaluation take far longer than a step, and say nothing of the rest."""
+        for shown, rest, _ in simulated(monkeypatch):
+            assert shown is None or 0.6 * rest - 2 <= shown <= 1.6 * rest + 2
+
+    def test_time_left_is_told_once_there_is_evidence(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        moments = list(simulated(monkeypatch))
+        assert moments[0][0] is None
+        silent = [evidence for shown, _, evidence in moments if shown is None]
+        assert max(silent) < EVIDENCE_SECONDS
+        assert len(silent) < len(moments) / 10
+
+    def test_a_run_that_broke_has_only_its_replay_before_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        left = []
+        for loss in (3.0, math.nan):
+            now = 0.0
+            monkeypatch.setattr("normexp.views.tally.time.monotonic", lambda: now)  # noqa: B023
+            tally = Tally(todo=CONFIGS[:1])
+            tally.update(Started(CONFIGS[0]))
+            for step in (1, 11):
+                now += 10.0
+                tally.update(replace(progress(CONFIGS[0], step), loss=loss if step == 11 else 3.0))
+            left.append(tally.seconds_left)
+        assert left[1] < left[0] / 4
+
+
+START, RUN, PACE = 30.0, 1.0, 5.0
+"""Of a simulated machine: seconds to start its workers, seconds a run costs beside its training, times the guess."""
+
+
+def simulated(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[float | None, float, float]]:
+    """A sweep of six runs on two workers: the time left as shown, as it will be, and how long runs have trained."""
+    now = 0.0
+    monkeypatch.setattr("normexp.views.tally.time.monotonic", lambda: now)
+    plan = records.plan({"depth": [2, 4, 6], "lr": [1e-3, 1e-2]}, steps=200, eval_every=10)
+    todo = longest_first(plan.configs.values())
+    workers, events = [START, START], list[tuple[float, float, object]]()
+    trained = dict[str, list[float]]()
+    for config in todo:
+        begun = min(workers)
+        workers.remove(begun)
+        events.append((begun if begun > START else 0.0, 0.0, Started(config)))
+        for step in range(1, config.steps + 1):
+            events.append(
+                (begun + RUN + PACE * work(config, 0, step), PACE * work(config, 0, step), progress(config, step))
+            )
+        end = begun + RUN + PACE * work(config)
+        seconds = {"steps": PACE * guess(config, config.steps), "total": PACE * work(config)}
+        seconds["eval"] = seconds["total"] - seconds["steps"]
+        record = records.done(config, 2.0)
+        made = replace(record, seconds=seconds, result=replace(record.result, steps_done=config.steps))
+        events.append((end, PACE * work(config), Finished(made)))
+        workers.append(end)
+    whole = max(workers)
+    tally = Tally(todo=todo, started=0.0)
+    for now, training, event in sorted(events, key=lambda moment: moment[0]):
+        tally.update(event)
+        run_id = (event.record if isinstance(event, Finished) else event.config).run_id
+        trained.setdefault(run_id, []).append(training)
+        first = {run_id: seen[1] if len(seen) > 1 else seen[0] for run_id, seen in trained.items()}
+        yield tally.seconds_left, whole - now, sum(seen[-1] - first[run_id] for run_id, seen in trained.items())
 
 
 class TestPlainLines:
@@ -170,10 +228,11 @@ def test_the_live_view_counts_what_became_of_runs_and_how_long_the_rest_takes(mo
     monkeypatch.setattr("normexp.views.tally.time.monotonic", lambda: now)
     view.tally = Tally(todo=CONFIGS, started=now)
     ends = [records.done(CONFIGS[0], 1.9), records.done(CONFIGS[1], 4.06), records.dead(CONFIGS[2], 5)]
-    for config, record in zip(CONFIGS, ends, strict=False):
+    for config, record, seconds in zip(CONFIGS, ends, (25.0, 25.0, 10.0), strict=False):
         view.tally.update(Started(config))
-        view.tally.update(Finished(record))
-    now = 60.0
+        now += seconds
+        trained = 24.0 if seconds == 25.0 else 24.0 * work(config, 0, 5) / work(config)
+        view.tally.update(Finished(replace(record, seconds={"steps": trained, "total": trained})))
     first, second = lines_of(view, console)
     assert re.match(r"3/4 .* about 0:2\d left$", first), "a run that died at step 5 took hardly any of that minute"
     assert second == "1 learned  1 plateau  1 nonfinite"

@@ -82,6 +82,7 @@ def edge(
     if dry_run:
         _show_dry_run(search, plan, stored, options)
         return
+    say(f"{_asked(search, plan)}: {_most(search)}")
     raise typer.Exit(_execute(search, plan, stored, options))
 
 
@@ -94,25 +95,40 @@ def _begun(search: Search, options: Options) -> tuple[Mapping[str, RunRecord], P
     return stored, search.first(stored, store.records() if store.exists() else ())
 
 
+def _asked(search: Search, plan: Plan) -> str:
+    from normexp.labels import plural
+    from normexp.views.edge import asked_text
+
+    return f"{plan.name}: {plural(len(search.edges({})), 'cell')}, {asked_text(search.question)}"
+
+
+def _most(search: Search) -> str:
+    """How many runs it may need, beside those of the grid of this resolution."""
+    from normexp.labels import plural
+
+    grid, more = plural(search.grid_runs, "run"), search.most_runs - search.grid_runs
+    told = f"at most {plural(search.most_runs, 'run')}; the whole grid of this resolution takes {grid}"
+    if more <= 0:
+        return told
+    return f"{told}: in the worst case the search needs {more} more than the grid, which normexp sweep runs"
+
+
 def _show_dry_run(search: Search, plan: Plan, stored: Mapping[str, RunRecord], options: Options) -> None:
-    from normexp import estimate
+    from normexp import sampling
     from normexp.cli.show import excluded_lines, show
-    from normexp.execute.executors import workers_to_count_on
     from normexp.labels import duration, plural
     from normexp.results.store import Store
     from normexp.sweep import check
-    from normexp.views.edge import asked_text
     from normexp.work import work_of
 
-    check(plan, options)
+    losses = check(plan, options)
     store = Store(options.out / plan.folder)
     todo = work_of(plan, store, store.records() if store.exists() else {}, options).todo
-    seconds, basis = estimate.seconds(todo, stored.values(), workers_to_count_on(options.jobs, options.scheduler))
-    cells = len(search.edges({}))
+    seconds, basis = sampling.seconds(todo, stored.values(), options, losses)
     show(
-        f"{plan.name}: {plural(cells, 'cell')}, {asked_text(search.question)}",
+        _asked(search, plan),
         *excluded_lines(search.excluded, f" at each value of {search.question.axis}"),
-        f"at most {plural(search.most_runs, 'run')}; the whole grid of this resolution would take {search.grid_runs}",
+        _most(search),
         f"{plural(len(search.ended(stored)), 'run')} stored; next {len(todo)}, about {duration(seconds)} ({basis})",
         f"folder: {options.out / plan.folder}",
     )

@@ -9,7 +9,7 @@ from dataclasses import replace
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from normexp import estimate
+from normexp import sampling
 from normexp.execute.executors import workers_to_count_on
 from normexp.labels import duration, plural
 from normexp.plan import Exclusion, Plan
@@ -64,7 +64,7 @@ def execute(plan: Plan, options: Options) -> Swept:
 
 def show_dry_run(plan: Plan, options: Options) -> None:
     """Points, runs, what is stored, and about how long the rest would take."""
-    check(plan, options)
+    losses = check(plan, options)
     store = Store(options.out / plan.folder)
     store.check(plan, force=options.force)
     records = store.records() if store.exists() else {}
@@ -73,7 +73,7 @@ def show_dry_run(plan: Plan, options: Options) -> None:
     points, runs = len(whole.points), len(whole.configs)
     again = f" ({work.without_weights} of them done, but without weights)" if work.without_weights else ""
     jobs = workers_to_count_on(options.jobs, options.scheduler)
-    seconds, basis = estimate.seconds(work.todo, library.records(options.out).values(), jobs)
+    seconds, basis = sampling.seconds(work.todo, library.records(options.out).values(), options, losses)
     show(
         f"{plan.name}: {plural(points, 'point')}, {plural(runs, 'run')}, {points - runs} redundant",
         *excluded_lines(plan.excluded),
