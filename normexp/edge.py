@@ -10,6 +10,7 @@ from normexp.config.groups import Group
 from normexp.config.sweepfile import Sweep
 from normexp.errors import UserError
 from normexp.keys import Key, Value, as_typed
+from normexp.labels import exact_text
 from normexp.run import KEYS
 
 SEEDS = 3
@@ -116,7 +117,7 @@ def ask(
             except ValueError as fault:
                 complaints.append(f"--{name}: {fault}")
     if not complaints and given["low"] >= given["high"]:
-        complaints.append(f"--low {as_typed(given['low'])} is not below --high {as_typed(given['high'])}")
+        complaints.append(f"--low {exact_text(given['low'])} is not below --high {exact_text(given['high'])}")
     chosen = _seeds(sweep, seeds)
     needed = len(chosen) // 2 + 1 if at_least is None else at_least
     if needed > len(chosen):
