@@ -13,16 +13,16 @@ from normexp.claims.wording import LOSS, ends_text, lead, selection_text, side_n
 from normexp.interval import half_interval
 from normexp.keys import Value
 from normexp.labels import loss_text, plural, range_text, value_text
+from normexp.outcome import MUCH
 from normexp.record import Outcome, Status
 from normexp.run import KEYS
+from normexp.views import tables
 
 if TYPE_CHECKING:
     import pandas as pd
 
 STALE = "stale"
 """Status of a run that a program with other numerics made: it counts as missing."""
-MUCH = 0.5
-"""Of what can be learned: where runs that learned have less, it is said."""
 Row = dict[str, Any]
 
 
@@ -45,7 +45,8 @@ class Cell:
 
     def numbers(self, measure: str) -> dict[int, float]:
         """A measure by seed, of the runs that have it."""
-        return {seed: float(run[measure]) for seed, run in self.runs.items() if not math.isnan(run[measure])}
+        found = {seed: run[measure] for seed, run in self.runs.items()}
+        return {seed: float(number) for seed, number in found.items() if number is not None and not math.isnan(number)}
 
     def median(self, measure: str) -> float:
         """Over seeds; the dead have an infinite loss."""
@@ -95,9 +96,9 @@ def groups(frame: pd.DataFrame, selection: Selection) -> list[Cell]:
     """The cells of a selection in the frame's order, however few runs they have. Raises Mismatch where it has none."""
     grouped: dict[tuple[Value, ...], list[Row]] = {}
     names = [name for name in KEYS if name != "seed"]
-    for row in frame.to_dict("records"):
+    for row in tables.rows(frame):
         if all(row[key] in values for key, values in selection.items()):
-            grouped.setdefault(tuple(row[name] for name in names), []).append({str(k): v for k, v in row.items()})
+            grouped.setdefault(tuple(row[name] for name in names), []).append(row)
     if not grouped:
         raise Mismatch(f"no point has {selection_text(selection) or 'that setting'}")
     combinations = [dict(zip(names, values, strict=True)) for values in grouped]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from normexp.keys import Value
 from normexp.labels import listed, loss_text, plural, range_text, value_text, values_text
+from normexp.outcome import MUCH
 from normexp.plan import LABEL, Plan
 from normexp.record import FAILED, Outcome, Status
 from normexp.views.summary import Cell, Run, best, cells, fraction
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
 
 LISTED_VALUES = 6
 """An axis with more values is told by its best and its worst in the conclusion."""
-
-MUCH = 0.5
-"""Of what can be learned: it is said of how many runs that learned had less."""
 
 VERBS = {
     Outcome.PLATEAU: "ended on a plateau",

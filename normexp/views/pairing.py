@@ -17,7 +17,7 @@ from normexp.plan import LABEL, SEED, Plan, Point
 from normexp.record import RunRecord
 from normexp.run import KEYS
 from normexp.views.summary import Run
-from normexp.views.tables import runs
+from normexp.views.tables import rows, runs
 
 Values = Mapping[str, Value]
 
@@ -62,8 +62,8 @@ class Pairing:
 
 def side(name: str, folder: str, plan: Plan, records: Mapping[str, RunRecord]) -> Side:
     """A sweep as one side."""
-    rows: dict[str, Run] = {row["run_id"]: row for row in runs(plan, records).to_dict("records")}  # type: ignore[misc]
-    return Side(name=name, folder=folder, axes=plan.axes, points=plan.points, rows=rows, records=records)
+    found = {row["run_id"]: row for row in rows(runs(plan, records))}
+    return Side(name=name, folder=folder, axes=plan.axes, points=plan.points, rows=found, records=records)
 
 
 def halves(whole: Side, along: str) -> tuple[Side, Side]:

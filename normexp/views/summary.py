@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Run = dict[str, Any]
-"""A row of runs.csv; missing numbers are NaN or NA."""
+"""A row of runs.csv; a missing number is None, and NaN is a result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,8 @@ class Cell:
 def final_loss(run: Run) -> float:
     """Final validation loss of a done run in nats, infinite where it has none."""
     loss = run["final_val_loss"]
-    return math.inf if run["outcome"] == Outcome.NONFINITE or not math.isfinite(loss) else float(loss)
+    died = run["outcome"] == Outcome.NONFINITE or loss is None or not math.isfinite(loss)
+    return math.inf if died else float(loss)
 
 
 def result_word(run: Run) -> str:
@@ -61,14 +62,14 @@ def result_word(run: Run) -> str:
     return str(run["outcome"] if run["status"] == Status.DONE else run["status"])
 
 
-def losses_of(run: Run) -> Losses:
+def losses_of(run: Mapping[str, Any]) -> Losses:
     """The reference losses of a done run's task, in nats."""
     return Losses(**{name: run[name] for name in REFERENCES})
 
 
 def cells(plan: Plan, runs: pd.DataFrame) -> list[Cell]:
     """The cells in the order in which the points come."""
-    by_id: dict[str, Any] = {row["run_id"]: row for row in runs.to_dict("records")}
+    by_id = {row["run_id"]: row for row in tables.rows(runs)}
     first: dict[tuple[Any, ...], Point] = {}
     members: dict[tuple[Any, ...], dict[str, Run]] = {}
     axes = plan.cell_axes
@@ -101,9 +102,12 @@ def best_first(summary: pd.DataFrame) -> pd.DataFrame:
 
     Within one task that is by median loss; between tasks, losses do not compare.
     """
-    fractions = (summary["guess"] - summary["median_val_loss"]) / (summary["guess"] - summary["floor"])
-    ordered = fractions.astype("float64").sort_values(ascending=False, kind="stable", na_position="last")
-    return summary.loc[ordered.index]
+    fractions = [
+        math.nan if row["median_val_loss"] is None else losses_of(row).learned_fraction(row["median_val_loss"])
+        for row in tables.rows(summary)
+    ]
+    places = sorted(range(len(fractions)), key=lambda place: (math.isnan(fractions[place]), -fractions[place]))
+    return summary.iloc[places]
 
 
 def best(found: Sequence[Cell]) -> Cell | None:
@@ -117,8 +121,7 @@ def best(found: Sequence[Cell]) -> Cell | None:
 
 def fraction(cell: Cell) -> float:
     """Learned fraction at the median of a cell that has a result."""
-    run = cell.done[0]
-    return float((run["guess"] - cell.median) / (run["guess"] - run["floor"]))
+    return losses_of(cell.done[0]).learned_fraction(cell.median)
 
 
 def _counts(cell: Cell) -> dict[str, Any]:
@@ -140,8 +143,9 @@ def _counts(cell: Cell) -> dict[str, Any]:
 def _losses(cell: Cell) -> dict[str, Any]:
     survivors = cell.survivors
     losses = [final_loss(run) for run in survivors]
-    row: dict[str, Any] = {"survivors": f"{len(survivors)}/{len(cell.done)}", "median_val_loss": cell.median}
+    row: dict[str, Any] = {"survivors": f"{len(survivors)}/{len(cell.done)}"}
     if cell.done:
+        row |= {"median_val_loss": cell.median}
         row |= {name: cell.done[0][name] for name in REFERENCES}
     if survivors:
         row["mean_val_loss"] = statistics.fmean(losses)

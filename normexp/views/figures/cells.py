@@ -100,7 +100,7 @@ def _spot(value: Value, cell: Cell, measure: Axis) -> Spot:
 
 def _share(run: Run) -> float:
     """Learned fraction within 0 and 1; of a run that died, 0."""
-    return float(run["learned_fraction"]) if math.isfinite(final_loss(run)) else 0.0
+    return min(1.0, max(0.0, run["learned_fraction"])) if math.isfinite(final_loss(run)) else 0.0
 
 
 def line_sensitivity(along: Sequence[Cell]) -> float | None:

@@ -143,11 +143,11 @@ def _cells(plan: Plan, runs: pd.DataFrame, summary: pd.DataFrame) -> TextTable:
     keys = [*labels, *plan.cell_axes]
     found: Sequence[Cell] = cells(plan, runs)
     rows = []
-    for cell, row in zip(found, summary.to_dict("records"), strict=True):
-        low, high = row["low95_val_loss"], row["high95_val_loss"]
-        interval = f"{loss_text(low)} to {loss_text(high)}" if loss_text(low) else ""
+    for cell, row in zip(found, tables.rows(summary), strict=True):
+        low, high, median = row["low95_val_loss"], row["high95_val_loss"], row["median_val_loss"]
+        interval = "" if low is None else f"{loss_text(low)} to {loss_text(high)}"
         named = [value_text(key, row[key]) for key in keys]
-        rows.append((*named, cell_text(cell), loss_text(row["median_val_loss"]), interval, row["survivors"]))
+        rows.append((*named, cell_text(cell), "" if median is None else loss_text(median), interval, row["survivors"]))
     header = (*keys, "outcomes", "median", "95 % interval", "survivors")
     return TextTable(title="", header=header, rows=tuple(rows))
 
