@@ -79,7 +79,8 @@ class Share:
 class Edge:
     """What was found in one cell: `shares` by value, of those in the span that have ended; borders as (lower, higher).
 
-    It is `finished` where nothing is left to look at.
+    It is `finished` where nothing is left to look at. `run_ids` are those of the runs that the shares count: cells with
+    the same are answered by the same runs.
     """
 
     values: Mapping[str, Value]
@@ -87,6 +88,7 @@ class Edge:
     finding: Finding
     borders: tuple[tuple[Share, Share], ...]
     finished: bool
+    run_ids: frozenset[str] = frozenset()
 
 
 def ask(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from normexp.claims.claim import Finding, Selection
@@ -62,6 +62,8 @@ class Difference:
     """Of one side from another, seed by seed: its middle and 95 % t-interval, which one seed does not have."""
 
     values: tuple[float, ...]
+    same_runs: bool = False
+    """Whether each seed has one run on both sides, so that they cannot differ."""
 
     @property
     def middle(self) -> float:
@@ -86,6 +88,8 @@ class Difference:
 
     @property
     def text(self) -> str:
+        if self.same_runs:
+            return f"{loss_text(self.middle)}, since the same runs answer both sides"
         told = loss_text(self.middle) or "undefined"
         if math.isnan(self.half):
             return told
@@ -171,12 +175,18 @@ def paired(
 ) -> tuple[Cell, Cell, Difference]:
     """The cells of two sides, and how far the second's measure lies above the first's. Raises Thin, Mismatch."""
     left, right = pair(frame, one, other, needed, over)
-    return left, right, difference(measured(left, measure, needed), measured(right, measure, needed), needed)
+    gap = difference(measured(left, measure, needed), measured(right, measure, needed), needed)
+    return left, right, replace(gap, same_runs=set(run_ids([left])) == set(run_ids([right])))
+
+
+def runs_of(found: Sequence[Cell]) -> list[Row]:
+    """All runs of the cells, each once: the same run may answer several."""
+    return list({run["run_id"]: run for cell in found for run in cell.runs.values()}.values())
 
 
 def run_ids(found: Sequence[Cell]) -> tuple[str, ...]:
     """Of all runs of the cells, each once."""
-    return tuple(dict.fromkeys(run["run_id"] for cell in found for run in cell.runs.values()))
+    return tuple(run["run_id"] for run in runs_of(found))
 
 
 def fewest(found: Sequence[Cell]) -> int:
@@ -213,7 +223,7 @@ def outcomes_text(cell: Cell) -> str:
 
 def counts_text(found: Sequence[Cell]) -> str:
     """`2 learned 2.325 ± 0.004, 1 nonfinite @12`; of several cells, `4 learned 2.325 to 2.534`."""
-    runs = [run for cell in found for run in cell.runs.values()]
+    runs = runs_of(found)
     parts = []
     for outcome in Outcome:
         those = [run for run in runs if run["outcome"] == outcome]

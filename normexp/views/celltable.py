@@ -47,7 +47,9 @@ def cell_table(plan: Plan, summary: pd.DataFrame) -> TextTable:
                 range_text([row["first_dead_step"], row["last_dead_step"]]) if row["nonfinite"] else "",
             )
         )
-    return TextTable(title="", header=header, rows=tuple(rows))
+    count = "" if summary.empty else int(summary["shared_runs"].sum())
+    note = "Cells with a run that answers several of them each show it." if count else ""
+    return TextTable(title="", header=header, rows=tuple(rows), note=note)
 
 
 def _text(number: float | None) -> str:

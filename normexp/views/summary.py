@@ -1,13 +1,14 @@
 """From runs to cells: counts that add up, and medians in which the dead count.
 
-A cell is a combination of label and axes without the seed. A run that answers several points counts in each cell that
-asks for it.
+A cell is a combination of label and axes without the seed. A run that answers several points stands in each cell that
+asks for it, and `shared_runs` of the cell counts it; whatever is counted over several cells counts each run once.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -88,12 +89,34 @@ def cells(plan: Plan, runs: pd.DataFrame) -> list[Cell]:
     ]
 
 
+def twins(found: Sequence[Cell]) -> list[list[Cell]]:
+    """The cells, those together that the same runs answer, in the order of the first of each."""
+    alike: dict[frozenset[str], list[Cell]] = {}
+    for cell in found:
+        alike.setdefault(frozenset(run["run_id"] for run in cell.runs), []).append(cell)
+    return list(alike.values())
+
+
+def shared(found: Sequence[Cell]) -> set[str]:
+    """Ids of the runs that stand in several of the cells."""
+    counts = Counter(run["run_id"] for cell in found for run in cell.runs)
+    return {run_id for run_id, count in counts.items() if count > 1}
+
+
 def summarize(plan: Plan, runs: pd.DataFrame) -> pd.DataFrame:
     """One row a cell. planned = done + failed + pending, and done is the sum of the five outcomes."""
     numbers = ("survivors", "median_val_loss", "mean_val_loss", "std_val_loss", "low95_val_loss", "high95_val_loss")
     references = ("learned_fraction", *REFERENCES)
     columns = ["label", *plan.cell_axes, *tables.COUNTS, *numbers, *references, *tables.LATER_COUNTS]
-    rows = (cell.values | _counts(cell) | _losses(cell) for cell in cells(plan, runs))
+    found = cells(plan, runs)
+    several = shared(found)
+    rows = (
+        cell.values
+        | _counts(cell)
+        | _losses(cell)
+        | {"shared_runs": sum(run["run_id"] in several for run in cell.runs)}
+        for cell in found
+    )
     return tables.frame(rows, columns)
 
 

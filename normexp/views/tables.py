@@ -48,8 +48,8 @@ RUN_COLUMNS = {"run_id": TEXT, "status": TEXT, "outcome": TEXT, "trend": TEXT} |
 POINT_COLUMNS = {"label": TEXT} | CONFIG_COLUMNS | {"run_id": TEXT}
 COUNTS = ("planned", "done", *(outcome.value for outcome in Outcome), "failed", PENDING)
 """Of runs of a cell: planned = done + failed + pending, and done is the sum of the outcomes."""
-LATER_COUNTS = ("first_dead_step", "last_dead_step", "stale_runs")
-"""Of a cell, after its losses."""
+LATER_COUNTS = ("first_dead_step", "last_dead_step", "stale_runs", "shared_runs")
+"""Of a cell, after its losses; the last counts its runs that other cells have too."""
 SECONDS = ("data", "steps", "eval", "replay", "total")
 SECONDS_SUFFIX = "_seconds"
 NUMBER_SUFFIXES = (SECONDS_SUFFIX, "_val_loss")

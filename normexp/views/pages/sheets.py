@@ -19,9 +19,9 @@ from normexp.views.celltable import reference_losses
 from normexp.views.conclusion import conclusion
 from normexp.views.pages.page import Block, Folded, Grid, Heading, Paragraph, Picture, Points, grids
 from normexp.views.pages.sweeppage import picture
-from normexp.views.pivot import TextTable, cell_text, pivot
+from normexp.views.pivot import TextTable, cell_text, joined_text, pivot
 from normexp.views.report import warnings
-from normexp.views.summary import Cell, cells, summarize
+from normexp.views.summary import Cell, cells, summarize, twins
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,10 +126,12 @@ def missing(sheet: Sheet) -> list[str]:
     if lacking == all_runs:
         return [f"all: none of {plural(all_runs, 'run')} is done"] if lacking else []
     told = []
-    for cell in cells(sheet.plan, tables.runs(sheet.plan, sheet.records)):
-        lost = sum(_lacks(sheet.records.get(run["run_id"])) for run in cell.runs)
+    for alike in twins(cells(sheet.plan, tables.runs(sheet.plan, sheet.records))):
+        runs = alike[0].runs
+        lost = sum(_lacks(sheet.records.get(run["run_id"])) for run in runs)
         if lost:
-            told.append(f"{values_text(cell.values) or 'its runs'}: {lost} of {plural(len(cell.runs), 'run')}")
+            name = joined_text([cell.values for cell in alike]) or "its runs"
+            told.append(f"{name}: {lost} of {plural(len(runs), 'run')}")
     return told
 
 
