@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 Files = str | PathLike[str] | Sequence[str | PathLike[str]]
 """A plugin's file, or several; they are loaded for the rest of the process."""
+READERS: Mapping[str, Callable[[Path], pd.DataFrame]] = {".csv": tables.read_csv, ".parquet": tables.read_parquet}
+"""What reads a file of ours, by the end of its name."""
 
 
 def run(
@@ -188,19 +190,22 @@ def sweep(
 
 
 def load(path: str | PathLike[str], *, plugin: Files = ()) -> pd.DataFrame:
-    """One row a run of a sweep's folder, finished or not, as `SweepResult.frame`; or any CSV file of ours.
+    """One row a run of a sweep's folder, finished or not, as `SweepResult.frame`; or any CSV or Parquet file of ours.
 
-    Each column has its type whatever its cells hold: counts Int64, losses float64, switches boolean, and words text, in
-    which `none` is a word and no gap. For a folder of sweeps: the runs of all of them, with the column `sweep` first.
+    Each column has its type whatever its cells hold: counts Int64, losses Float64, switches boolean, and words text, in
+    which `none` is a word and no gap. In a Float64 column a NaN is a result, and NA is what was not measured: `isna`
+    tells of NA alone. In a float64 column a NaN is a gap. Calculations with a Float64 column make NA of NaN, unless
+    `pandas.set_option("future.distinguish_nan_and_na", True)` is called first.
+    For a folder of sweeps: the runs of all of them, with the column `sweep` first.
 
     Raises UserError where there is nothing of ours, or runs of a plugin's that is not loaded.
     """
     _load(plugin)
     place = Path(path)
     if place.is_file():
-        if place.suffix != ".csv":
-            raise UserError(f"{place}: a file to load ends in .csv; of a sweep, give the folder")
-        return tables.read_csv(place)
+        if place.suffix not in READERS:
+            raise UserError(f"{place}: a file to load ends in {' or '.join(READERS)}; of a sweep, give the folder")
+        return READERS[place.suffix](place)
     if (place / MANIFEST).is_file():
         return reports.read(Store(place)).runs
     return _of_all(place)

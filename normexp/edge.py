@@ -9,7 +9,7 @@ from normexp.bisection import Finding, Number, Span
 from normexp.config.groups import Group
 from normexp.config.sweepfile import Sweep
 from normexp.errors import UserError
-from normexp.keys import Key, Value, as_typed
+from normexp.keys import Key, Value
 from normexp.labels import exact_text
 from normexp.run import KEYS
 
@@ -80,7 +80,8 @@ class Share:
 class Edge:
     """What was found in one cell: `shares` by value, of those in the span that have ended; borders as (lower, higher).
 
-    It is `finished` where nothing is left to look at.
+    It is `finished` where nothing is left to look at. `run_ids` are those of the runs that the shares count: cells with
+    the same are answered by the same runs.
     """
 
     values: Mapping[str, Value]
@@ -88,6 +89,7 @@ class Edge:
     finding: Finding
     borders: tuple[tuple[Share, Share], ...]
     finished: bool
+    run_ids: frozenset[str] = frozenset()
 
 
 def ask(

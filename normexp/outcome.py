@@ -11,6 +11,8 @@ BLOWN_UP = 1.05
 """A loss above this multiple of ln(vocab), the loss of a uniform prediction, is worse than knowing nothing."""
 LEARNED_FRACTION = 0.03
 """Below this learned fraction a run is a plateau."""
+MUCH = 0.5
+"""Learned fraction below which a run that learned is said to have learned less than half of what there is."""
 TREND = 0.02
 """Relative change of the validation loss over the last quarter that counts as falling or rising."""
 

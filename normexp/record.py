@@ -114,14 +114,13 @@ class Losses:
     bigram: float
 
     def learned_fraction(self, loss: float) -> float:
-        """(guess - loss) / (guess - floor): 0 nothing, 1 all there is. Not clipped; -inf for a non-finite loss."""
+        """(guess - loss) / (guess - floor): 0 nothing, 1 all there is. Never clipped; -inf for a non-finite loss.
+
+        The only definition: who draws it may clip what is drawn.
+        """
         if not math.isfinite(loss):
             return -math.inf
         return (self.guess - loss) / (self.guess - self.floor)
-
-    def clipped_fraction(self, loss: float) -> float:
-        """The learned fraction within 0 and 1, as tables have it."""
-        return min(1.0, max(0.0, self.learned_fraction(loss)))
 
     def agrees(self, other: Losses) -> bool:
         """Whether both are those of one task, up to rounding."""
@@ -148,6 +147,12 @@ class Result:
     peak_lr: float
     parameters: int
     death: Death | None = None
+
+    @property
+    def learned_fraction(self) -> float:
+        """That of the final validation loss; -inf for a run that died, whose loss counts as infinite."""
+        final = math.inf if self.death is not None or self.final_val_loss is None else self.final_val_loss
+        return self.losses.learned_fraction(final)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -117,6 +117,7 @@ class Search:
             finding=bisection.finding(span, seen),
             borders=tuple((by_value[low], by_value[high]) for low, high in bisection.borders(seen)),
             finished=not bisection.wanted(span, seen),
+            run_ids=frozenset(point.config.run_id for share in shares for point in self._cells_at(share.value)[place]),
         )
 
     def _shares(self, place: Place, records: Mapping[str, RunRecord]) -> list[Share]:

@@ -72,7 +72,7 @@ def test_loading_gives_types_and_the_word_none(swept: normexp.SweepResult) -> No
             "depth": "Int64",
             "lr": "float64",
             "residual": "boolean",
-            "final_val_loss": "float64",
+            "final_val_loss": "Float64",
             "step": "Int64",
         }
     together = normexp.load(swept.folder.parent)

@@ -292,8 +292,8 @@ def test_every_command_meets_damage(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("normexp.views.figures.drawing.draw", lambda *made: None)
-    monkeypatch.setattr("normexp.views.figures.drawing.render", lambda drawn: {})
+    monkeypatch.setattr("normexp.views.figures.drawing.draw", lambda *made, **look: None)
+    monkeypatch.setattr("normexp.views.figures.drawing.render", lambda *drawn, **look: {})
     for command, (arguments, blocked) in COMMANDS.items():
         if command == "repro" and name not in (RUN, CURVE):
             continue  # it makes the run again, which takes a second

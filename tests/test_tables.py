@@ -61,14 +61,14 @@ def test_runs_have_every_config_key_and_every_state(plan: Plan) -> None:
     assert list(table["status"].iloc[[0, 4, -1]]) == ["done", "timeout", "pending"]
     dead, pending = table.iloc[3], table.iloc[-1]
     assert (dead["outcome"], dead["kind"], dead["step"], dead["layer"]) == ("nonfinite", "inf", 12, 4)
-    assert math.isnan(dead["final_val_loss"])
+    assert dead["final_val_loss"] is pd.NA, "not measured"
     assert (pending["outcome"], pending["trend"]) == ("", "")
     assert pending["step"] is pd.NA
     assert list(table["learned_fraction"].iloc[:4]) == [
         (4.07 - 1.9) / (4.07 - 1.5),
         (4.07 - 4.065) / (4.07 - 1.5),
-        0,
-        0,
+        (4.07 - 1e9) / (4.07 - 1.5),
+        -math.inf,
     ]
 
 

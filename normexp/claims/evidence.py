@@ -74,7 +74,7 @@ class Evidence:
         found: dict[tuple[Any, ...], dict[str, Any]] = {}
         for plan in plans:
             records = self.records(plan)
-            rows: dict[str, Any] = {row["run_id"]: row for row in tables.runs(plan, records).to_dict("records")}
+            rows: dict[str, Any] = {row["run_id"]: row for row in tables.rows(tables.runs(plan, records))}
             for point in plan.points:
                 asked = point.config.to_dict() | dict(point.values)
                 row: dict[str, Any] = {**rows[point.config.run_id], "setting": point.label, **asked}
@@ -120,9 +120,11 @@ class Evidence:
 
 
 def _told(row: dict[str, Any]) -> dict[str, Any]:
-    """A dead run's final loss is infinite; a stale run is none."""
+    """A dead run's final loss is infinite, and so is any that is NaN; a stale run is none."""
     if row["outcome"] == Outcome.NONFINITE:
         row["final_val_loss"] = math.inf
+    if row["init_val_loss"] is not None and math.isnan(row["init_val_loss"]):
+        row["init_val_loss"] = math.inf
     if row["stale"] is True:
         row["status"] = STALE
     return row

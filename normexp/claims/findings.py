@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from normexp.claims.claim import Finding, Selection
@@ -13,16 +13,16 @@ from normexp.claims.wording import LOSS, ends_text, lead, selection_text, side_n
 from normexp.interval import half_interval
 from normexp.keys import Value
 from normexp.labels import Labels, loss_text, plural, range_text
+from normexp.outcome import MUCH
 from normexp.record import Outcome, Status
 from normexp.run import KEYS
+from normexp.views import tables
 
 if TYPE_CHECKING:
     import pandas as pd
 
 STALE = "stale"
 """Status of a run that a program with other numerics made: it counts as missing."""
-MUCH = 0.5
-"""Of what can be learned: where runs that learned have less, it is said."""
 Row = dict[str, Any]
 
 
@@ -45,7 +45,8 @@ class Cell:
 
     def numbers(self, measure: str) -> dict[int, float]:
         """A measure by seed, of the runs that have it."""
-        return {seed: float(run[measure]) for seed, run in self.runs.items() if not math.isnan(run[measure])}
+        found = {seed: run[measure] for seed, run in self.runs.items()}
+        return {seed: float(number) for seed, number in found.items() if number is not None and not math.isnan(number)}
 
     def median(self, measure: str) -> float:
         """Over seeds; the dead have an infinite loss."""
@@ -61,6 +62,8 @@ class Difference:
     """Of one side from another, seed by seed: its middle and 95 % t-interval, which one seed does not have."""
 
     values: tuple[float, ...]
+    same_runs: bool = False
+    """Whether each seed has one run on both sides, so that they cannot differ."""
 
     @property
     def middle(self) -> float:
@@ -85,6 +88,8 @@ class Difference:
 
     @property
     def text(self) -> str:
+        if self.same_runs:
+            return f"{loss_text(self.middle)}, since the same runs answer both sides"
         told = loss_text(self.middle) or "undefined"
         if math.isnan(self.half):
             return told
@@ -100,9 +105,9 @@ def groups(frame: pd.DataFrame, selection: Selection) -> list[Cell]:
     """The cells of a selection in the frame's order, however few runs they have. Raises Mismatch where it has none."""
     grouped: dict[tuple[Value, ...], list[Row]] = {}
     names = [name for name in KEYS if name != "seed"]
-    for row in frame.to_dict("records"):
+    for row in tables.rows(frame):
         if all(row[key] in values for key, values in selection.items()):
-            grouped.setdefault(tuple(row[name] for name in names), []).append({str(k): v for k, v in row.items()})
+            grouped.setdefault(tuple(row[name] for name in names), []).append(row)
     labels = labels_of(frame)
     if not grouped:
         raise Mismatch(f"no point has {selection_text(selection, labels) or 'that setting'}")
@@ -176,12 +181,18 @@ def paired(
 ) -> tuple[Cell, Cell, Difference]:
     """The cells of two sides, and how far the second's measure lies above the first's. Raises Thin, Mismatch."""
     left, right = pair(frame, one, other, needed, over)
-    return left, right, difference(measured(left, measure, needed), measured(right, measure, needed), needed)
+    gap = difference(measured(left, measure, needed), measured(right, measure, needed), needed)
+    return left, right, replace(gap, same_runs=set(run_ids([left])) == set(run_ids([right])))
+
+
+def runs_of(found: Sequence[Cell]) -> list[Row]:
+    """All runs of the cells, each once: the same run may answer several."""
+    return list({run["run_id"]: run for cell in found for run in cell.runs.values()}.values())
 
 
 def run_ids(found: Sequence[Cell]) -> tuple[str, ...]:
     """Of all runs of the cells, each once."""
-    return tuple(dict.fromkeys(run["run_id"] for cell in found for run in cell.runs.values()))
+    return tuple(run["run_id"] for run in runs_of(found))
 
 
 def fewest(found: Sequence[Cell]) -> int:
@@ -220,7 +231,7 @@ def outcomes_text(cell: Cell) -> str:
 
 def counts_text(found: Sequence[Cell]) -> str:
     """`2 learned 2.325 ± 0.004, 1 nonfinite @12`; of several cells, `4 learned 2.325 to 2.534`."""
-    runs = [run for cell in found for run in cell.runs.values()]
+    runs = runs_of(found)
     parts = []
     for outcome in Outcome:
         those = [run for run in runs if run["outcome"] == outcome]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def ends(frame: pd.DataFrame, needed: int, *, outcomes: Sequence[str], of_runs: Selection = NOTHING) -> Finding:
     """Every selected run ends in one of these outcomes."""
     found = of.cells(frame, of_runs, needed)
-    runs = [run for cell in found for run in cell.runs.values()]
+    runs = of.runs_of(found)
     hits = sum(run["outcome"] in outcomes for run in runs)
     return of.finding(
         found,
@@ -45,7 +45,7 @@ def rescues(frame: pd.DataFrame, needed: int, *, better: Selection, worse: Selec
 def dies(frame: pd.DataFrame, needed: int, *, step: int, factor: float, of_runs: Selection = NOTHING) -> Finding:
     """Every run becomes non-finite, at a median step within this factor of the stated one."""
     found = of.cells(frame, of_runs, needed)
-    runs = [run for cell in found for run in cell.runs.values()]
+    runs = of.runs_of(found)
     steps = [int(run["step"]) for run in runs if run["outcome"] == Outcome.NONFINITE]
     near = bool(steps) and step / factor <= statistics.median(steps) <= step * factor
     told = f"{len(steps)} of {len(runs)} died" + (f" @{range_text(steps)}" if steps else "")
@@ -56,7 +56,7 @@ def dies(frame: pd.DataFrame, needed: int, *, step: int, factor: float, of_runs:
 def dies_by(frame: pd.DataFrame, needed: int, *, step: int, of_runs: Selection = NOTHING) -> Finding:
     """Every run becomes non-finite, at this step or before."""
     found = of.cells(frame, of_runs, needed)
-    runs = [run for cell in found for run in cell.runs.values()]
+    runs = of.runs_of(found)
     steps = [int(run["step"]) for run in runs if run["outcome"] == Outcome.NONFINITE]
     soon = sum(at <= step for at in steps)
     later = [at for at in steps if at > step]

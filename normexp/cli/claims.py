@@ -147,7 +147,8 @@ def _tell_missing(
     if not lacking:
         return
     jobs = workers_to_count_on(options.jobs, options.scheduler)
-    seconds, _ = estimate.seconds(lacking, library.records(options.out).values(), jobs)
+    pace = estimate.pace(library.records(options.out).values())
+    seconds = estimate.seconds(lacking, pace, jobs)
     name = called(file)
     packed = name if scale == 1.0 and name in shipped() and not library.packs(options.out) else ""
     takes = f"about {duration(seconds)} with {plural(jobs, 'worker')}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from normexp.labels import listed, loss_text, range_text
@@ -11,6 +10,7 @@ from normexp.record import REFERENCES
 from normexp.views.pivot import TextTable
 from normexp.views.summary import best_first
 from normexp.views.tables import COUNTS
+from normexp.views.tables import rows as rows_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,22 +32,29 @@ def cell_table(plan: Plan, summary: pd.DataFrame) -> TextTable:
         "died at",
     )
     rows = []
-    for row in best_first(summary).to_dict("records"):
+    for row in rows_of(best_first(summary)):
         keys = [texts.text(key, row[key]) for key in [*labels, *axes]]
         mean, spread, low = row["mean_val_loss"], row["std_val_loss"], row["low95_val_loss"]
         rows.append(
             (
                 *keys,
                 *(str(row[name]) for name in COUNTS),
-                loss_text(row["median_val_loss"]),
-                loss_text(mean) + ("" if math.isnan(spread) else f" ± {loss_text(spread)}"),
-                "" if math.isnan(low) else f"{loss_text(low)} to {loss_text(row['high95_val_loss'])}",
+                _text(row["median_val_loss"]),
+                _text(mean) + ("" if spread is None else f" ± {_text(spread)}"),
+                "" if low is None else f"{_text(low)} to {_text(row['high95_val_loss'])}",
                 row["survivors"],
-                loss_text(row["learned_fraction"]),
+                _text(row["learned_fraction"]),
                 range_text([row["first_dead_step"], row["last_dead_step"]]) if row["nonfinite"] else "",
             )
         )
-    return TextTable(title="", header=header, rows=tuple(rows))
+    count = "" if summary.empty else int(summary["shared_runs"].sum())
+    note = "Cells with a run that answers several of them each show it." if count else ""
+    return TextTable(title="", header=header, rows=tuple(rows), note=note)
+
+
+def _text(number: float | None) -> str:
+    """Nothing for what was not measured."""
+    return "" if number is None else loss_text(number)
 
 
 def reference_losses(summary: pd.DataFrame) -> str:

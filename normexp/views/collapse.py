@@ -24,9 +24,11 @@ def verdict(plan: Plan, records: Mapping[str, RunRecord]) -> str:
 
     It opens with "Nothing collapsed." where all learned, and the network at least `FAIR_SHARE` of what its twins did.
     """
-    groups: dict[str, list[RunRecord | None]] = {}
+    by_id: dict[str, dict[str, RunRecord | None]] = {}
     for point in plan.points:
-        groups.setdefault(norm_of(point), []).append(records.get(point.config.run_id))
+        run_id = point.config.run_id
+        by_id.setdefault(norm_of(point), {})[run_id] = records.get(run_id)
+    groups = {norm: list(runs.values()) for norm, runs in by_id.items()}
     found = [record for group in groups.values() for record in group]
     if not any(found):
         return "No run has ended yet."
@@ -110,9 +112,10 @@ def deaths(plan: Plan, records: Mapping[str, RunRecord]) -> TextTable:
         result = record.result if record is not None else None
         death = result.death if result is not None else None
         place = [str(death.step), death.kind, death.where, death.tensor, str(death.layer)] if death else [""] * 5
-        loss = "" if result is None or result.final_val_loss is None else loss_text(result.final_val_loss)
+        loss = None if result is None else result.final_val_loss
+        text = "" if loss is None else "nan" if math.isnan(loss) else loss_text(loss)
         word = record.result_word if record is not None else PENDING
-        rows.append((norm_of(point), str(point.config.seed), word, loss, *place))
+        rows.append((norm_of(point), str(point.config.seed), word, text, *place))
     header = ("norm", "seed", "outcome", "final loss", "step", "kind", "where", "tensor", "layer")
     return TextTable(title="Runs", header=header, rows=tuple(rows))
 

@@ -8,12 +8,12 @@ from rich.console import Group, RenderableType
 
 from normexp.errors import at_most
 from normexp.keys import Value
-from normexp.labels import Labels, loss_text, plural, values_text
+from normexp.labels import Labels, loss_text, plural
 from normexp.plan import SEED, Point
 from normexp.views.comparison import CellDifference, Change, Comparison, Differing
 from normexp.views.console import Encodable, Uncut
-from normexp.views.pairing import Values
-from normexp.views.pivot import TextTable, cell_text
+from normexp.views.pairing import Pair, Values
+from normexp.views.pivot import TextTable, cell_text, joined_text, joined_values
 from normexp.views.tables import PENDING
 
 SHOWN_VALUES = 8
@@ -53,42 +53,50 @@ def _values(key: str, values: Sequence[Value], labels: Labels) -> str:
 def _changes(found: Comparison) -> TextTable:
     labels = found.labels
     rows = tuple((change.a, change.b, str(len(change.pairs)), _points(change, labels)) for change in found.changes)
-    return TextTable(title="Outcomes", header=("A", "B", "points", "which, where they differ"), rows=rows)
+    return TextTable(title="Outcomes", header=("A", "B", "pairs", "which, where they differ"), rows=rows)
 
 
 def _points(change: Change, labels: Labels) -> str:
     """The points whose outcome changed, the first of them by name."""
     if change.a == change.b:
         return ""
-    named = [_named(pair.where, pair.before, pair.after, labels) for pair in change.pairs]
+    named = [_named(pair.of_points, labels) for pair in change.pairs]
     return "; ".join(at_most(named, SHOWN_POINTS))
 
 
-def _named(where: Values, before: Values, after: Values, labels: Labels) -> str:
-    """`lr 0.003, seed 0, norm ln: rms`: where both agree, and what each has instead."""
-    return ", ".join(filter(None, [values_text(where, labels), _replacement(before, after, labels)]))
+def _named(places: Sequence[Pair], labels: Labels) -> str:
+    """`lr 0.003, seed 0, norm ln → rms`: where both agree, and what each has instead."""
+    return ", ".join(
+        filter(None, [joined_text([place.where for place in places], labels), _replacement(places, labels)])
+    )
 
 
-def _replacement(before: Values, after: Values, labels: Labels) -> str:
-    parts = (f"{key} {labels.text(key, before[key])} → {labels.text(key, after[key])}" for key in before)
-    return ", ".join(parts)
+def _replacement(places: Sequence[Pair], labels: Labels) -> str:
+    before, after = (joined_values(values, labels) for values in _sides(places))
+    return ", ".join(f"{key} {before[key]} → {after[key]}" for key in before)
+
+
+def _sides(places: Sequence[Pair]) -> tuple[list[Values], list[Values]]:
+    return [place.before for place in places], [place.after for place in places]
 
 
 def _cells(found: Comparison) -> TextTable:
     cells, labels = found.cells, found.labels
-    keys = [key for key in found.pairing.matched if key != SEED and len({cell.where[key] for cell in cells}) > 1]
-    several = len({(*cell.before.values(), *cell.after.values()) for cell in cells}) > 1
+    wheres = [joined_values([place.where for place in cell.places], labels) for cell in cells]
+    keys = [key for key in found.pairing.matched if key != SEED and len({where[key] for where in wheres}) > 1]
+    replaced = [_replacement(cell.places, labels) for cell in cells]
+    several = len(set(replaced)) > 1
     header = (*keys, *(["A → B"] if several else []), "A", "B", "B - A (95 % interval)", "pairs")
     rows = tuple(
         (
-            *(labels.text(key, cell.where[key]) for key in keys),
-            *([_replacement(cell.before, cell.after, labels)] if several else []),
+            *(where[key] for key in keys),
+            *([replacement] if several else []),
             cell_text(cell.a),
             cell_text(cell.b),
             _difference(cell),
             f"{cell.compared} of {cell.pairs}",
         )
-        for cell in cells
+        for cell, where, replacement in zip(cells, wheres, replaced, strict=True)
     )
     return TextTable(
         title="Final validation loss in nats",
@@ -115,18 +123,27 @@ def _signed(number: float) -> str:
 
 
 def sentences(found: Comparison) -> list[str]:
-    """How many points pair, how many outcomes changed, and in how many cells which side is lower."""
+    """How many runs pair, how many outcomes changed, and in how many cells which side is lower; each run pair once."""
     pairs = found.pairing
     unpaired = _unpaired(pairs.only_a, "A") + _unpaired(pairs.only_b, "B")
     if not pairs.pairs:
         return [f"Nothing to pair: no point of A and of B agrees on {_listed(pairs.matched)}{''.join(unpaired)}."]
-    told = [f"{plural(len(pairs.pairs), 'pair')} of points{''.join(unpaired)}."]
+    runs, points = len(pairs.pairs), plural(len(pairs.of_points), "pair")
+    answer = f"answer{'s' * (runs == 1)} {points} of points"
+    paired = f"{points} of points" if points == plural(runs, "pair") else f"{plural(runs, 'pair')} of runs {answer}"
+    told = [f"{paired}{''.join(unpaired)}."]
+    ours, theirs = (len({ids[side] for ids in (pair.run_ids for pair in pairs.pairs)}) for side in (0, 1))
+    if min(ours, theirs) < runs:
+        told.append(
+            f"They are of {plural(ours, 'run')} of A and {theirs} of B: pairs that share a run are not independent."
+        )
     ended = [change for change in found.changes if PENDING not in (change.a, change.b)]
     changed = sum(len(change.pairs) for change in ended if change.a != change.b)
     both = sum(len(change.pairs) for change in ended)
-    open_ = len(pairs.pairs) - both
+    open_ = runs - both - found.same
     waits = f"; {open_} more {'has' if open_ == 1 else 'have'} a side that is pending" if open_ else ""
-    told.append(f"Outcomes: {changed} of {both} differ{waits}.")
+    same = f"; {found.same} more {'is' if found.same == 1 else 'are'} one run on both sides" if found.same else ""
+    told.append(f"Outcomes: {changed} of {both} differ{waits}{same}.")
     measured = [cell for cell in found.cells if cell.low is not None and not cell.same_runs]
     if measured:
         lower, higher = [c for c in measured if (c.mean or 0) < 0], [c for c in measured if (c.mean or 0) > 0]

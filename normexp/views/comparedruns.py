@@ -110,14 +110,19 @@ def _results(found: RunComparison) -> TextTable:
     rows = [
         ("result", found.a.result_word, found.b.result_word),
         ("rule", *(record.verdict.rule if record.verdict else record.error or "" for record in (found.a, found.b))),
-        *((name, *map(loss_text, pair)) for name, pair in _losses(found).items()),
+        *((name, *map(_loss_text, pair)) for name, pair in _losses(found).items()),
     ]
     return TextTable(title="Results; losses in nats", header=("", "A", "B"), rows=tuple(rows))
 
 
-def _losses(found: RunComparison) -> dict[str, tuple[float, float]]:
+def _loss_text(loss: float | None) -> str:
+    """Nothing for a loss that was not measured; `nan` for one that was NaN."""
+    return "" if loss is None else "nan" if math.isnan(loss) else loss_text(loss)
+
+
+def _losses(found: RunComparison) -> dict[str, tuple[float | None, float | None]]:
     one, other = _numbers(found.a), _numbers(found.b)
-    return {name: (one.get(name, math.nan), other.get(name, math.nan)) for name in dict.fromkeys([*one, *other])}
+    return {name: (one.get(name), other.get(name)) for name in dict.fromkeys([*one, *other])}
 
 
 def _numbers(record: RunRecord) -> dict[str, float]:
@@ -131,7 +136,7 @@ def _numbers(record: RunRecord) -> dict[str, float]:
     }
     known = {name: loss for name, loss in losses.items() if loss is not None}
     if result.final_val_loss is not None:
-        known["learned fraction"] = result.losses.clipped_fraction(result.final_val_loss)
+        known["learned fraction"] = result.learned_fraction
     return known
 
 

@@ -33,7 +33,7 @@ class Differing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """The pairs whose result (an outcome, or the status of a run that is not done) went from `a` to `b`."""
+    """The pairs of runs whose result (an outcome, or the status of a run that is not done) went from `a` to `b`."""
 
     a: str
     b: str
@@ -44,13 +44,13 @@ class Change:
 class CellDifference:
     """The pairs of one cell, one a seed: both cells, and the paired difference over the `compared` pairs.
 
+    Cells that the same pairs of runs answer are one, and stand in `places`: each with where its sides agree, and their
+    values `before` and `after`.
     `mean` is None where no pair survived on both sides or the two have different tasks; `low` and `high` bound the
     95 % t-interval, None below two pairs. `same_runs`: each pair is one run, with the same result on both sides.
     """
 
-    where: Values
-    before: Values
-    after: Values
+    places: tuple[Pair, ...]
     a: Cell
     b: Cell
     pairs: int
@@ -62,6 +62,21 @@ class CellDifference:
     same_task: bool = True
 
     @property
+    def where(self) -> Values:
+        """Where both sides of its first place agree, seeds apart."""
+        return _without_seed(self.places[0].where)
+
+    @property
+    def before(self) -> Values:
+        """What its first place has on side a instead."""
+        return self.places[0].before
+
+    @property
+    def after(self) -> Values:
+        """What its first place has on side b instead."""
+        return self.places[0].after
+
+    @property
     def clear(self) -> bool:
         """Whether the interval excludes 0."""
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
@@ -69,7 +84,10 @@ class CellDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Two sweeps compared. `keys` and `environment` have what differs alone."""
+    """Two sweeps compared. `keys` and `environment` have what differs alone.
+
+    `same` counts the pairs that are one run, with the same result on both sides: no change is among them.
+    """
 
     a: Side
     b: Side
@@ -78,6 +96,7 @@ class Comparison:
     changes: tuple[Change, ...]
     cells: tuple[CellDifference, ...]
     environment: tuple[Differing, ...]
+    same: int
 
     @property
     def labels(self) -> Labels:
@@ -88,14 +107,16 @@ class Comparison:
 def compare(a: Side, b: Side) -> Comparison:
     """Compare two sides; without a pair, `cells` and `changes` are empty."""
     found = pairing(a, b)
+    apart = [pair for pair in found.pairs if not _same(*_rows(a, b, pair))]
     return Comparison(
         a=a,
         b=b,
         pairing=found,
         keys=_keys(a, b),
-        changes=_changes(a, b, found.pairs),
-        cells=_cells(a, b, found.pairs),
+        changes=_changes(a, b, apart),
+        cells=_cells(a, b, found.of_points),
         environment=_environment(a, b),
+        same=len(found.pairs) - len(apart),
     )
 
 
@@ -126,30 +147,42 @@ def _made_with(side: Side, name: str) -> tuple[Value, ...]:
 def _changes(a: Side, b: Side, pairs: Sequence[Pair]) -> tuple[Change, ...]:
     found: dict[tuple[str, str], list[Pair]] = {}
     for pair in pairs:
-        words = result_word(a.rows[pair.a.config.run_id]), result_word(b.rows[pair.b.config.run_id])
-        found.setdefault(words, []).append(pair)
+        before, after = map(result_word, _rows(a, b, pair))
+        found.setdefault((before, after), []).append(pair)
     ordered = sorted(found.items(), key=lambda item: -len(item[1]))
     return tuple(Change(a=before, b=after, pairs=tuple(those)) for (before, after), those in ordered)
 
 
 def _cells(a: Side, b: Side, pairs: Sequence[Pair]) -> tuple[CellDifference, ...]:
-    found: dict[tuple[Value, ...], list[Pair]] = {}
+    """Each set of pairs of runs once, with the places of all cells that have these runs."""
+    found: dict[tuple[Value, ...], dict[tuple[str, str], Pair]] = {}
     for pair in pairs:
-        where = [value for key, value in pair.where.items() if key != SEED]
-        found.setdefault((*where, *pair.before.values(), *pair.after.values()), []).append(pair)
-    return tuple(_cell(a, b, those) for those in found.values())
+        where = _without_seed(pair.where).values()
+        found.setdefault((*where, *pair.before.values(), *pair.after.values()), {}).setdefault(pair.run_ids, pair)
+    alike: dict[frozenset[tuple[str, str]], list[list[Pair]]] = {}
+    for those in found.values():
+        alike.setdefault(frozenset(those), []).append(list(those.values()))
+    return tuple(_cell(a, b, cells[0], [pairs[0] for pairs in cells]) for cells in alike.values())
 
 
-def _cell(a: Side, b: Side, pairs: Sequence[Pair]) -> CellDifference:
+def _rows(a: Side, b: Side, pair: Pair) -> tuple[Run, Run]:
+    """The rows of runs.csv of its two runs."""
+    one, other = pair.run_ids
+    return a.rows[one], b.rows[other]
+
+
+def _without_seed(values: Values) -> Values:
+    return {key: value for key, value in values.items() if key != SEED}
+
+
+def _cell(a: Side, b: Side, pairs: Sequence[Pair], places: Sequence[Pair]) -> CellDifference:
     first = pairs[0]
-    rows = [(a.rows[pair.a.config.run_id], b.rows[pair.b.config.run_id]) for pair in pairs]
+    rows = [_rows(a, b, pair) for pair in pairs]
     both = [pair for pair in rows if all(row["status"] == Status.DONE and row["outcome"] in SURVIVED for row in pair)]
     same_task = all(losses_of(one).agrees(losses_of(other)) for one, other in both)
     mean, low, high = _interval([final_loss(other) - final_loss(one) for one, other in both] if same_task else [])
     return CellDifference(
-        where={key: value for key, value in first.where.items() if key != SEED},
-        before=first.before,
-        after=first.after,
+        places=tuple(places),
         a=Cell(values={}, point=first.a, runs=tuple(one for one, _ in rows)),
         b=Cell(values={}, point=first.b, runs=tuple(other for _, other in rows)),
         pairs=len(pairs),
@@ -191,6 +224,8 @@ def as_data(found: Comparison) -> dict[str, Any]:
         "matched": pairs.matched,
         "replaced": pairs.replaced,
         "pairs": len(pairs.pairs),
+        "pairs_of_points": len(pairs.of_points),
+        "same_runs": found.same,
         "only_a": len(pairs.only_a),
         "only_b": len(pairs.only_b),
         "outcomes": [
@@ -208,15 +243,19 @@ def _side_data(side: Side) -> dict[str, Any]:
 
 
 def _pair_data(pair: Pair) -> dict[str, Any]:
-    names = {"where": pair.where, "a_values": pair.before, "b_values": pair.after}
-    return names | {"a_run_id": pair.a.config.run_id, "b_run_id": pair.b.config.run_id}
+    one, other = pair.run_ids
+    also = {"also": [_place_data(twin, twin.where) for twin in pair.twins]}
+    return _place_data(pair, pair.where) | {"a_run_id": one, "b_run_id": other} | also
+
+
+def _place_data(pair: Pair, where: Values) -> dict[str, Any]:
+    return {"where": where, "a_values": pair.before, "b_values": pair.after}
 
 
 def _cell_data(cell: CellDifference) -> dict[str, Any]:
-    return {
-        "where": cell.where,
-        "a_values": cell.before,
-        "b_values": cell.after,
+    first, *others = (_place_data(place, _without_seed(place.where)) for place in cell.places)
+    return first | {
+        "also": others,
         "a": _counts(cell.a),
         "b": _counts(cell.b),
         "pairs": cell.pairs,

@@ -6,19 +6,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from normexp.keys import Value
-from normexp.labels import Labels, listed, loss_text, plural, range_text, values_text
+from normexp.labels import Labels, listed, loss_text, plural, range_text
+from normexp.outcome import MUCH
 from normexp.plan import LABEL, Plan
 from normexp.record import FAILED, Outcome, Status
-from normexp.views.summary import Cell, Run, best, cells, fraction
+from normexp.views.pivot import joined_text
+from normexp.views.summary import Cell, Run, best, cells, fraction, shared, twins
 
 if TYPE_CHECKING:
     import pandas as pd
 
 LISTED_VALUES = 6
 """An axis with more values is told by its best and its worst in the conclusion."""
-
-MUCH = 0.5
-"""Of what can be learned: it is said of how many runs that learned had less."""
 
 VERBS = {
     Outcome.PLATEAU: "ended on a plateau",
@@ -80,7 +79,8 @@ def _unfinished(rows: Sequence[Run]) -> str:
 def _difference(plan: Plan, found: Sequence[Cell], done: Sequence[Run]) -> str:
     if len({run["outcome"] for run in done}) < 2:
         return ""
-    shares = {axis: _shares(axis, _partners(axis, found)) for axis in (*plan.cell_axes, LABEL)}
+    axes = [axis for axis in (*plan.cell_axes, LABEL) if not _idle(axis, found)]
+    shares = {axis: _shares(axis, _partners(axis, found)) for axis in axes}
     compared = {axis: told for axis, told in shares.items() if told}
     if not compared:
         return ""
@@ -116,13 +116,28 @@ def _shared_fate(
 
 
 def _partners(axis: str, found: Sequence[Cell]) -> list[Cell]:
-    """The cells with a result that have a partner, equal but for this axis, in every value of the axis."""
-    groups: dict[tuple[Value, ...], list[Cell]] = {}
+    """The cells with a result that have a partner, equal but for this axis, in every value of the axis.
+
+    Those that share a run with a partner are left out: it cannot tell one value from the other.
+    """
     with_result = [cell for cell in found if cell.done]
-    for cell in with_result:
-        groups.setdefault(tuple(value for key, value in cell.values.items() if key != axis), []).append(cell)
     count = len({cell.values[axis] for cell in with_result})
-    return [cell for group in groups.values() if len(group) == count for cell in group]
+    groups = _groups(axis, with_result)
+    return [cell for group in groups if len(group) == count and not shared(group) for cell in group]
+
+
+def _idle(axis: str, found: Sequence[Cell]) -> bool:
+    """Whether the axis has several values, and all that differ in nothing else are answered by the same runs."""
+    groups = [group for group in _groups(axis, found) if len(group) > 1]
+    return bool(groups) and all(len(twins(group)) == 1 for group in groups)
+
+
+def _groups(axis: str, found: Sequence[Cell]) -> list[list[Cell]]:
+    """The cells, those together that differ in nothing but this axis."""
+    groups: dict[tuple[Value, ...], list[Cell]] = {}
+    for cell in found:
+        groups.setdefault(tuple(value for key, value in cell.values.items() if key != axis), []).append(cell)
+    return list(groups.values())
 
 
 def _shares(axis: str, found: Sequence[Cell]) -> list[tuple[Value, int, int]]:
@@ -151,7 +166,8 @@ def _by_several(told: Sequence[tuple[Value, int, int]]) -> bool:
 
 def _best(cell: Cell, found: Sequence[Cell], labels: Labels) -> str:
     run, count = cell.done[0], len(cell.done)
-    name = values_text(cell.values, labels) or "the one cell"
+    alike = next(group for group in twins(found) if cell in group)
+    name = joined_text([one.values for one in alike], labels) or "the one cell"
     references = f"floor {loss_text(run['floor'])}, guess {loss_text(run['guess'])}"
     if len({(run["floor"], run["guess"]) for cell in found for run in cell.done}) > 1:
         return (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from normexp.labels import Labels, exact_text, listed, plural, values_text
 from normexp.record import RunRecord
 from normexp.search import Search
 from normexp.views import tables
-from normexp.views.pivot import TextTable
+from normexp.views.pivot import TextTable, joined_values
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,6 +79,8 @@ def table(question: Question, edges: Sequence[Edge]) -> TextTable:
         for index, line in enumerate(lines):
             rows.append((*cell, *line, *((count, told) if index == 0 else ("", ""))))
     note = "In brackets: seeds that learned. Both ends of a bracket were run; between them nothing is known."
+    if len(_twins(edges)) < len(edges):
+        note += " Cells that the same runs answer each show them."
     return TextTable(title=asked_text(question), header=header, rows=tuple(rows), note=note)
 
 
@@ -121,8 +124,12 @@ def _stretches(edge: Edge, labels: Labels) -> str:
 
 
 def conclusion(question: Question, edges: Sequence[Edge]) -> str:
-    """Where the borders lie lowest and highest, and how many cells have none: of runs that were made alone."""
+    """Where the borders lie lowest and highest, and how many cells have none: of runs that were made alone.
+
+    Cells that the same runs answer are one.
+    """
     labels = _labels(question, edges)
+    edges = [_joined(alike, labels) for alike in _twins(edges)]
     plain = [edge for edge in edges if edge.finding is Finding.BORDER or is_window(edge)]
     told = []
     for kind in (UP_TO, FROM):
@@ -140,6 +147,21 @@ def conclusion(question: Question, edges: Sequence[Edge]) -> str:
         if matching:
             told.append(f"{_which(matching, edges, labels)} {words}.")
     return " ".join(told)
+
+
+def _twins(edges: Sequence[Edge]) -> list[list[Edge]]:
+    """The cells, those together that the same runs answer."""
+    alike: dict[frozenset[str] | int, list[Edge]] = {}
+    for index, edge in enumerate(edges):
+        alike.setdefault(edge.run_ids or index, []).append(edge)
+    return list(alike.values())
+
+
+def _joined(alike: Sequence[Edge], labels: Labels) -> Edge:
+    """One cell for several with the same runs, whose values stand beside each other: `pre/post`."""
+    if len(alike) == 1:
+        return alike[0]
+    return replace(alike[0], values=joined_values([edge.values for edge in alike], labels))
 
 
 def _which(matching: Sequence[Edge], edges: Sequence[Edge], labels: Labels) -> str:

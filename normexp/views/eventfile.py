@@ -1,6 +1,8 @@
 """A sweep as event files that TensorBoard reads: a folder a run, with its curve and, in the hparams tab, its keys.
 
-A NaN or an infinity is written as such: TensorBoard marks it. Times are steps at the run's own pace, from 0.
+A NaN or an infinity is written as such: TensorBoard marks it. What was not measured has no event, but for the final
+loss of a run that died before its last step: it is infinite, since a run without a metric is not compared. Times are
+steps at the run's own pace, from 0.
 """
 
 from __future__ import annotations
@@ -87,7 +89,7 @@ def _scalars(record: RunRecord, traces: Traces) -> Iterator[tuple[float, int, An
     if result is not None:
         final = math.inf if result.final_val_loss is None else result.final_val_loss
         yield scalar(result.steps_done, FINAL, final)
-        yield scalar(result.steps_done, LEARNED, result.losses.clipped_fraction(final))
+        yield scalar(result.steps_done, LEARNED, result.learned_fraction)
 
 
 def _seconds_per_step(record: RunRecord) -> float:

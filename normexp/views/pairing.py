@@ -17,7 +17,7 @@ from normexp.plan import LABEL, SEED, Plan, Point
 from normexp.record import RunRecord
 from normexp.run import KEYS
 from normexp.views.summary import Run
-from normexp.views.tables import runs
+from normexp.views.tables import rows, runs
 
 Values = Mapping[str, Value]
 
@@ -40,18 +40,32 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """A point of each side: `where` both agree, with the seed, and the values that are `before` and `after` instead."""
+    """A point of each side: `where` both agree, with the seed, and the values that are `before` and `after` instead.
+
+    `twins` are the other pairs of points that the same two runs answer.
+    """
 
     where: Values
     before: Values
     after: Values
     a: Point
     b: Point
+    twins: tuple[Pair, ...] = ()
+
+    @property
+    def run_ids(self) -> tuple[str, str]:
+        """Of its two runs."""
+        return self.a.config.run_id, self.b.config.run_id
+
+    @property
+    def of_points(self) -> tuple[Pair, ...]:
+        """Every pair of points that its runs answer, itself first."""
+        return self, *self.twins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairing:
-    """Every pair; `only_a` and `only_b` are the points that found none."""
+    """Every pair of runs, once, whatever points it answers; `only_a` and `only_b` are the points that found none."""
 
     matched: tuple[str, ...]
     replaced: tuple[str, ...]
@@ -59,11 +73,16 @@ class Pairing:
     only_a: tuple[Point, ...]
     only_b: tuple[Point, ...]
 
+    @property
+    def of_points(self) -> list[Pair]:
+        """The pairs of points that these runs answer."""
+        return [pair for runs in self.pairs for pair in runs.of_points]
+
 
 def side(name: str, folder: str, plan: Plan, records: Mapping[str, RunRecord]) -> Side:
     """A sweep as one side."""
-    rows: dict[str, Run] = {row["run_id"]: row for row in runs(plan, records).to_dict("records")}  # type: ignore[misc]
-    return Side(name=name, folder=folder, axes=plan.axes, points=plan.points, rows=rows, records=records)
+    found = {row["run_id"]: row for row in rows(runs(plan, records))}
+    return Side(name=name, folder=folder, axes=plan.axes, points=plan.points, rows=found, records=records)
 
 
 def halves(whole: Side, along: str) -> tuple[Side, Side]:
@@ -115,10 +134,18 @@ def pairing(a: Side, b: Side) -> Pairing:
     return Pairing(
         matched=matched,
         replaced=replaced,
-        pairs=tuple(pairs),
+        pairs=_distinct(pairs),
         only_a=tuple(point for place, points in ours.items() if place not in theirs for point in points),
         only_b=tuple(point for place, points in theirs.items() if place not in ours for point in points),
     )
+
+
+def _distinct(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
+    """Each pair of runs once, with the further pairs of points that it answers."""
+    found: dict[tuple[str, str], list[Pair]] = {}
+    for pair in pairs:
+        found.setdefault(pair.run_ids, []).append(pair)
+    return tuple(replace(first, twins=tuple(twins)) for first, *twins in found.values())
 
 
 def _grouped(points: Iterable[Point], keys: Iterable[str]) -> dict[tuple[Value, ...], list[Point]]:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from normexp.keys import Value, is_number
-from normexp.labels import Labels, heading, loss_text, range_text, values_text
-from normexp.plan import Plan, Published
+from normexp.labels import ALONE, Labels, heading, loss_text, plural, range_text, values_text
+from normexp.plan import LABEL, Plan, Published
 from normexp.record import Outcome, Status
-from normexp.views.summary import Cell, Run, cells, final_loss, result_word
+from normexp.views.summary import Cell, Run, cells, final_loss, result_word, shared
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,8 +51,32 @@ def pivot(plan: Plan, runs: pd.DataFrame) -> list[TextTable]:
         rest = {key: value for key, value in group[0].values.items() if key not in named}
         title, rows = values_text(rest, labels), _varying(row_keys, group)
         tables.append(_table(title, rows, column_keys, group, plan.published, labels))
-    several = any(len(cell.runs) > 1 for group in groups.values() for cell in group)
-    return _noted_once(tables, SEVERAL if several else "")
+    found = [cell for group in groups.values() for cell in group]
+    several = SEVERAL if any(len(cell.runs) > 1 for cell in found) else ""
+    return _noted_once(tables, " ".join(filter(None, (several, shared_note(found)))))
+
+
+def shared_note(found: Sequence[Cell]) -> str:
+    """What is told where cells share runs: totals are less than the sum over cells."""
+    count = len(shared(found))
+    if not count:
+        return ""
+    verb = "answers" if count == 1 else "answer"
+    return f"{plural(count, 'run')} {verb} several cells: each of these cells shows them, and totals count them once."
+
+
+def joined_values(several: Sequence[Mapping[str, Value]], labels: Labels = ALONE) -> dict[str, str]:
+    """The values of several places as texts, each value once: `pre/post` where the same runs answer both."""
+    return {key: "/".join(dict.fromkeys(labels.text(key, values[key]) for values in several)) for key in several[0]}
+
+
+def joined_text(several: Sequence[Mapping[str, Value]], labels: Labels = ALONE) -> str:
+    """As `values_text`, of several places at once: `position pre/post, lr 0.003`."""
+    if len(several) == 1:
+        return values_text(several[0], labels)
+    texts = joined_values(several, labels)
+    label = texts.pop(LABEL, "").strip("/")
+    return ", ".join([*([label] if label else []), *(f"{key} {text}" for key, text in texts.items())])
 
 
 def _varying(keys: Sequence[str], group: Sequence[Cell]) -> Sequence[str]:

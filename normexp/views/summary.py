@@ -1,14 +1,15 @@
 """From runs to cells: counts that add up, and medians in which the dead count.
 
-A cell is a combination of label and axes without the seed. A run that answers several points counts in each cell that
-asks for it.
+A cell is a combination of label and axes without the seed. A run that answers several points stands in each cell that
+asks for it, and `shared_runs` of the cell counts it; whatever is counted over several cells counts each run once.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Run = dict[str, Any]
-"""A row of runs.csv; missing numbers are NaN or NA."""
+"""A row of runs.csv; a missing number is None, and NaN is a result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,8 @@ class Cell:
 def final_loss(run: Run) -> float:
     """Final validation loss of a done run in nats, infinite where it has none."""
     loss = run["final_val_loss"]
-    return math.inf if run["outcome"] == Outcome.NONFINITE or not math.isfinite(loss) else float(loss)
+    died = run["outcome"] == Outcome.NONFINITE or loss is None or not math.isfinite(loss)
+    return math.inf if died else float(loss)
 
 
 def result_word(run: Run) -> str:
@@ -61,14 +63,14 @@ def result_word(run: Run) -> str:
     return str(run["outcome"] if run["status"] == Status.DONE else run["status"])
 
 
-def losses_of(run: Run) -> Losses:
+def losses_of(run: Mapping[str, Any]) -> Losses:
     """The reference losses of a done run's task, in nats."""
     return Losses(**{name: run[name] for name in REFERENCES})
 
 
 def cells(plan: Plan, runs: pd.DataFrame) -> list[Cell]:
     """The cells in the order in which the points come."""
-    by_id: dict[str, Any] = {row["run_id"]: row for row in runs.to_dict("records")}
+    by_id = {row["run_id"]: row for row in tables.rows(runs)}
     first: dict[tuple[Any, ...], Point] = {}
     members: dict[tuple[Any, ...], dict[str, Run]] = {}
     axes = plan.cell_axes
@@ -87,12 +89,34 @@ def cells(plan: Plan, runs: pd.DataFrame) -> list[Cell]:
     ]
 
 
+def twins(found: Sequence[Cell]) -> list[list[Cell]]:
+    """The cells, those together that the same runs answer, in the order of the first of each."""
+    alike: dict[frozenset[str], list[Cell]] = {}
+    for cell in found:
+        alike.setdefault(frozenset(run["run_id"] for run in cell.runs), []).append(cell)
+    return list(alike.values())
+
+
+def shared(found: Sequence[Cell]) -> set[str]:
+    """Ids of the runs that stand in several of the cells."""
+    counts = Counter(run["run_id"] for cell in found for run in cell.runs)
+    return {run_id for run_id, count in counts.items() if count > 1}
+
+
 def summarize(plan: Plan, runs: pd.DataFrame) -> pd.DataFrame:
     """One row a cell. planned = done + failed + pending, and done is the sum of the five outcomes."""
     numbers = ("survivors", "median_val_loss", "mean_val_loss", "std_val_loss", "low95_val_loss", "high95_val_loss")
     references = ("learned_fraction", *REFERENCES)
     columns = ["label", *plan.cell_axes, *tables.COUNTS, *numbers, *references, *tables.LATER_COUNTS]
-    rows = (cell.values | _counts(cell) | _losses(cell) for cell in cells(plan, runs))
+    found = cells(plan, runs)
+    several = shared(found)
+    rows = (
+        cell.values
+        | _counts(cell)
+        | _losses(cell)
+        | {"shared_runs": sum(run["run_id"] in several for run in cell.runs)}
+        for cell in found
+    )
     return tables.frame(rows, columns)
 
 
@@ -101,9 +125,12 @@ def best_first(summary: pd.DataFrame) -> pd.DataFrame:
 
     Within one task that is by median loss; between tasks, losses do not compare.
     """
-    fractions = (summary["guess"] - summary["median_val_loss"]) / (summary["guess"] - summary["floor"])
-    ordered = fractions.astype("float64").sort_values(ascending=False, kind="stable", na_position="last")
-    return summary.loc[ordered.index]
+    fractions = [
+        math.nan if row["median_val_loss"] is None else losses_of(row).learned_fraction(row["median_val_loss"])
+        for row in tables.rows(summary)
+    ]
+    places = sorted(range(len(fractions)), key=lambda place: (math.isnan(fractions[place]), -fractions[place]))
+    return summary.iloc[places]
 
 
 def best(found: Sequence[Cell]) -> Cell | None:
@@ -117,8 +144,7 @@ def best(found: Sequence[Cell]) -> Cell | None:
 
 def fraction(cell: Cell) -> float:
     """Learned fraction at the median of a cell that has a result."""
-    run = cell.done[0]
-    return float((run["guess"] - cell.median) / (run["guess"] - run["floor"]))
+    return losses_of(cell.done[0]).learned_fraction(cell.median)
 
 
 def _counts(cell: Cell) -> dict[str, Any]:
@@ -140,8 +166,9 @@ def _counts(cell: Cell) -> dict[str, Any]:
 def _losses(cell: Cell) -> dict[str, Any]:
     survivors = cell.survivors
     losses = [final_loss(run) for run in survivors]
-    row: dict[str, Any] = {"survivors": f"{len(survivors)}/{len(cell.done)}", "median_val_loss": cell.median}
+    row: dict[str, Any] = {"survivors": f"{len(survivors)}/{len(cell.done)}"}
     if cell.done:
+        row |= {"median_val_loss": cell.median}
         row |= {name: cell.done[0][name] for name in REFERENCES}
     if survivors:
         row["mean_val_loss"] = statistics.fmean(losses)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 PENDING = "pending"
 """Status of a run without a record."""
 
-TEXT, INTEGER, NUMBER, SWITCH = "str", "Int64", "float64", "boolean"
+TEXT, INTEGER, NUMBER, MEASURED, SWITCH = "str", "Int64", "float64", "Float64", "boolean"
+"""Types of columns. In a MEASURED one a NaN is a result, and NA stands for what was not measured; a NUMBER is never
+NaN, which stands for a gap there."""
 _KINDS = {str: TEXT, int: INTEGER, float: NUMBER, bool: SWITCH}
 
 CONFIG_COLUMNS = {name: _KINDS[key.kind] for name, key in KEYS.items()}
@@ -29,9 +31,9 @@ RESULT_COLUMNS = {
     "where": TEXT,
     "tensor": TEXT,
     "layer": INTEGER,
-    "final_val_loss": NUMBER,
-    "best_val_loss": NUMBER,
-    "init_val_loss": NUMBER,
+    "final_val_loss": MEASURED,
+    "best_val_loss": MEASURED,
+    "init_val_loss": MEASURED,
     "floor": NUMBER,
     "guess": NUMBER,
     "bigram": NUMBER,
@@ -46,13 +48,20 @@ RUN_COLUMNS = {"run_id": TEXT, "status": TEXT, "outcome": TEXT, "trend": TEXT} |
 POINT_COLUMNS = {"label": TEXT} | CONFIG_COLUMNS | {"run_id": TEXT}
 COUNTS = ("planned", "done", *(outcome.value for outcome in Outcome), "failed", PENDING)
 """Of runs of a cell: planned = done + failed + pending, and done is the sum of the outcomes."""
-LATER_COUNTS = ("first_dead_step", "last_dead_step", "stale_runs")
-"""Of a cell, after its losses."""
+LATER_COUNTS = ("first_dead_step", "last_dead_step", "stale_runs", "shared_runs")
+"""Of a cell, after its losses; the last counts its runs that other cells have too."""
 SECONDS = ("data", "steps", "eval", "replay", "total")
 SECONDS_SUFFIX = "_seconds"
 NUMBER_SUFFIXES = (SECONDS_SUFFIX, "_val_loss")
 
-_DTYPES = RUN_COLUMNS | POINT_COLUMNS | dict.fromkeys((*COUNTS, *LATER_COUNTS), INTEGER) | {"death_step": INTEGER}
+_CURVE_COLUMNS = dict.fromkeys(("train_loss", "grad_norm", "val_loss"), MEASURED)
+_DTYPES = (
+    _CURVE_COLUMNS
+    | RUN_COLUMNS
+    | POINT_COLUMNS
+    | dict.fromkeys((*COUNTS, *LATER_COUNTS), INTEGER)
+    | {"death_step": INTEGER}
+)
 
 
 def dtype(column: str) -> str:
@@ -61,7 +70,7 @@ def dtype(column: str) -> str:
 
 
 def frame(rows: Iterable[Mapping[str, Any]], columns: Iterable[str]) -> pd.DataFrame:
-    """Rows under fixed, typed columns. A missing text is empty, any other missing value is NA."""
+    """Rows under fixed, typed columns. A missing text is empty, any other missing value NA (NaN in a NUMBER)."""
     import pandas as pd
 
     rows = list(rows)
@@ -71,8 +80,31 @@ def frame(rows: Iterable[Mapping[str, Any]], columns: Iterable[str]) -> pd.DataF
         cells = [row.get(name) for row in rows]
         if kind == TEXT:
             cells = ["" if cell is None else str(cell) for cell in cells]
-        data[name] = pd.Series(cells, dtype=kind)
+        data[name] = pd.Series(_measured(cells) if kind == MEASURED else cells, dtype=kind)
     return pd.DataFrame(data)
+
+
+def _measured(cells: Sequence[float | None]) -> pd.arrays.FloatingArray:
+    """Numbers and gaps: pandas would take a NaN for a gap."""
+    import numpy as np
+    import pandas as pd
+
+    gaps = np.array([cell is None for cell in cells], dtype="bool")
+    return pd.arrays.FloatingArray(np.array([0.0 if cell is None else cell for cell in cells], dtype="float64"), gaps)
+
+
+def rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of one of our tables; a missing value is None, and a NaN that was measured stays NaN."""
+    import pandas as pd
+
+    gaps = {str(name): table[name].dtype == NUMBER for name in table.columns}
+    return [
+        {
+            str(name): None if cell is pd.NA or (gaps[str(name)] and math.isnan(cell)) else cell
+            for name, cell in row.items()
+        }
+        for row in table.to_dict("records")
+    ]
 
 
 def points(plan: Plan) -> pd.DataFrame:
@@ -111,13 +143,14 @@ def timings(plan: Plan, records: Mapping[str, RunRecord]) -> pd.DataFrame:
 
 
 def to_csv(table: pd.DataFrame) -> str:
-    """CSV with the shortest digits that give each number back; a missing value is an empty cell."""
+    """CSV with the shortest digits that give each number back; a missing value is an empty cell, NaN is `nan`."""
     return table.to_csv(index=False, lineterminator="\n")
 
 
 def read_csv(path: Path) -> pd.DataFrame:
     """A table back from CSV, ours or edited by hand: `None` in a config column is the word none, not a gap.
 
+    An empty cell is a gap, and `nan` a number.
     Raises UserError where a cell is not of its column's type.
     """
     with path.open(encoding="utf-8", newline="") as file:
@@ -128,6 +161,20 @@ def read_csv(path: Path) -> pd.DataFrame:
         except (ValueError, csv.Error) as error:
             raise UserError(f"{path}:{reader.line_num}: {error}") from error
     return frame(rows, names)
+
+
+def read_parquet(path: Path) -> pd.DataFrame:
+    """A table back from Parquet, with NaN apart from null as in `read_csv`. Raises UserError."""
+    try:
+        import pyarrow  # type: ignore[import-untyped]
+        from pyarrow import parquet
+    except ImportError as fault:
+        raise UserError("Parquet needs pyarrow: pip install 'normexp[parquet]'") from fault
+    try:
+        read = parquet.read_table(path)
+    except (OSError, pyarrow.ArrowException) as fault:
+        raise UserError(f"{path}: {fault}") from fault
+    return frame(read.to_pylist(), read.column_names)
 
 
 def _cell(column: str, text: str) -> Any:
@@ -163,7 +210,7 @@ def _verdict(record: RunRecord) -> dict[str, Any]:
 
 
 def _result(result: Result) -> dict[str, Any]:
-    death, losses, final = result.death, result.losses, result.final_val_loss
+    death, losses = result.death, result.losses
     row: dict[str, Any] = {
         name: getattr(result, name)
         for name in ("final_val_loss", "best_val_loss", "init_val_loss", "steps_done", "peak_lr", "parameters")
@@ -171,6 +218,4 @@ def _result(result: Result) -> dict[str, Any]:
     row |= {"floor": losses.floor, "guess": losses.guess, "bigram": losses.bigram}
     if death is not None:
         row |= {name: getattr(death, name) for name in ("step", "kind", "where", "tensor", "layer")}
-    return row | {
-        "learned_fraction": losses.clipped_fraction(math.inf if final is None or death is not None else final)
-    }
+    return row | {"learned_fraction": result.learned_fraction}

@@ -107,7 +107,7 @@ def _spot(value: Value, cell: Cell, measure: Axis) -> Spot:
 
 def _share(run: Run) -> float:
     """Learned fraction within 0 and 1; of a run that died, 0."""
-    return float(run["learned_fraction"]) if math.isfinite(final_loss(run)) else 0.0
+    return min(1.0, max(0.0, run["learned_fraction"])) if math.isfinite(final_loss(run)) else 0.0
 
 
 def _scan_of(along: Sequence[tuple[Value, Cell]]) -> Scan:

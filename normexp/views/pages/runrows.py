@@ -67,6 +67,6 @@ def _ended(record: RunRecord) -> Iterator[str]:
     loss, death = result.final_val_loss, result.death
     known = loss is not None and math.isfinite(loss)
     yield loss_text(loss) if known else ""
-    yield f"{result.losses.clipped_fraction(loss):.2f}" if known else ""
+    yield f"{result.learned_fraction:z.2f}" if known else ""
     yield (record.verdict.trend if record.verdict is not None else "") or ""
     yield f"step {death.step}: {death.fault} {death.tensor}, layer {death.layer}" if death else ""

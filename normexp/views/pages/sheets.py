@@ -19,9 +19,9 @@ from normexp.views.celltable import reference_losses
 from normexp.views.conclusion import conclusion
 from normexp.views.pages.page import Block, Folded, Grid, Heading, Paragraph, Picture, Points, grids
 from normexp.views.pages.sweeppage import picture
-from normexp.views.pivot import TextTable, cell_text, pivot
+from normexp.views.pivot import TextTable, cell_text, joined_text, pivot
 from normexp.views.report import warnings
-from normexp.views.summary import Cell, cells, summarize
+from normexp.views.summary import Cell, cells, summarize, twins
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -127,10 +127,12 @@ def missing(sheet: Sheet) -> list[str]:
     if lacking == all_runs:
         return [f"all: none of {plural(all_runs, 'run')} is done"] if lacking else []
     told, texts = [], sheet.plan.labels
-    for cell in cells(sheet.plan, tables.runs(sheet.plan, sheet.records)):
-        lost = sum(_lacks(sheet.records.get(run["run_id"])) for run in cell.runs)
+    for alike in twins(cells(sheet.plan, tables.runs(sheet.plan, sheet.records))):
+        runs = alike[0].runs
+        lost = sum(_lacks(sheet.records.get(run["run_id"])) for run in runs)
         if lost:
-            told.append(f"{values_text(cell.values, texts) or 'its runs'}: {lost} of {plural(len(cell.runs), 'run')}")
+            name = joined_text([cell.values for cell in alike], texts) or "its runs"
+            told.append(f"{name}: {lost} of {plural(len(runs), 'run')}")
     return told
 
 
@@ -144,11 +146,11 @@ def _cells(plan: Plan, runs: pd.DataFrame, summary: pd.DataFrame) -> TextTable:
     keys, texts = [*labels, *plan.cell_axes], plan.labels
     found: Sequence[Cell] = cells(plan, runs)
     rows = []
-    for cell, row in zip(found, summary.to_dict("records"), strict=True):
-        low, high = row["low95_val_loss"], row["high95_val_loss"]
-        interval = f"{loss_text(low)} to {loss_text(high)}" if loss_text(low) else ""
+    for cell, row in zip(found, tables.rows(summary), strict=True):
+        low, high, median = row["low95_val_loss"], row["high95_val_loss"], row["median_val_loss"]
+        interval = "" if low is None else f"{loss_text(low)} to {loss_text(high)}"
         named = [texts.text(key, row[key]) for key in keys]
-        rows.append((*named, cell_text(cell), loss_text(row["median_val_loss"]), interval, row["survivors"]))
+        rows.append((*named, cell_text(cell), "" if median is None else loss_text(median), interval, row["survivors"]))
     header = (*keys, "outcomes", "median", "95 % interval", "survivors")
     return TextTable(title="", header=header, rows=tuple(rows))
 
