@@ -23,6 +23,8 @@ from normexp.cli.app import app
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
+CHANGED = ("PYTHON", "XDG_", "MPLCONFIGDIR", "DASK_")
+"""How variables begin that name other folders, or that this process has set for its children."""
 BUILT_FROM = ("pyproject.toml", "README.md", "LICENSE")
 SWEEPS = {"one": "grid: {norm: [ln, none], seed: [0, 1]}\n", "own": "grid: {norm: [l1, ln]}\n"}
 KEYS = "depth=1 width=8 hidden=8 heads=2 vocab=8 batch=4 seq_len=12"
@@ -70,7 +72,7 @@ class Installed:
     home: Path
 
     def run(self, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "XDG_"))}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(CHANGED)}
         environment["HOME"] = str(self.home)
         return subprocess.run(
             words, cwd=self.folder, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL
