@@ -14,7 +14,7 @@ NO_FOLDER = os.devnull
 DASK_SETTINGS = Path(__file__).parent / "execute" / "dask.yaml"
 
 
-def spare_from_matplotlib() -> None:
+def redirect_matplotlib() -> None:
     """Let matplotlib use its cache folder alone, and a temporary one without a home.
 
     By itself it makes ~/.config/matplotlib and ~/.cache/matplotlib, and even the home where that is missing. If the
@@ -27,7 +27,7 @@ def spare_from_matplotlib() -> None:
         os.environ["MPLCONFIGDIR"] = NO_FOLDER if cache is None else str(cache / "matplotlib")
 
 
-def spare_from_dask() -> None:
+def redirect_dask() -> None:
     """Keep dask from writing its default settings to ~/.config/dask. Settings that are there are still read."""
     if "dask" not in sys.modules:
         os.environ.setdefault("DASK_CONFIG", str(DASK_SETTINGS))

@@ -28,15 +28,15 @@ def chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatc
 
 
 def test_matplotlib_is_given_its_cache_folder(chosen: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    home.spare_from_matplotlib()
+    home.redirect_matplotlib()
     assert os.environ[CACHE] == str(tmp_path / ".cache" / "matplotlib")
     chosen.delenv(CACHE)
     chosen.setenv("XDG_CACHE_HOME", str(tmp_path / "elsewhere"))
-    home.spare_from_matplotlib()
+    home.redirect_matplotlib()
     assert os.environ[CACHE] == str(tmp_path / "elsewhere" / "matplotlib")
     chosen.delenv(CACHE)
     chosen.setenv("XDG_CACHE_HOME", "relative")
-    home.spare_from_matplotlib()
+    home.redirect_matplotlib()
     assert os.environ[CACHE] == str(tmp_path / ".cache" / "matplotlib")
 
 
@@ -44,32 +44,32 @@ def test_matplotlib_is_given_its_cache_folder(chosen: pytest.MonkeyPatch, tmp_pa
 def test_without_a_home_it_is_given_none(missing: str, chosen: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     chosen.setenv("HOME", str(tmp_path / missing))
-    home.spare_from_matplotlib()
+    home.redirect_matplotlib()
     assert os.environ[CACHE] == os.devnull
     chosen.delenv(CACHE)
     chosen.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    home.spare_from_matplotlib()
+    home.redirect_matplotlib()
     assert os.environ[CACHE] == str(tmp_path / "cache" / "matplotlib")
 
 
 def test_settings_of_the_user_are_still_read(chosen: pytest.MonkeyPatch, tmp_path: Path) -> None:
     chosen.setenv(CACHE, "mine")
-    home.spare_from_matplotlib()
+    home.redirect_matplotlib()
     assert os.environ[CACHE] == "mine"
     chosen.delenv(CACHE)
     (tmp_path / ".config" / "matplotlib").mkdir(parents=True)
-    home.spare_from_matplotlib()
+    home.redirect_matplotlib()
     assert CACHE not in os.environ
     chosen.setenv("DASK_CONFIG", "mine")
-    home.spare_from_dask()
+    home.redirect_dask()
     assert os.environ["DASK_CONFIG"] == "mine"
 
 
 def test_a_program_that_has_imported_the_library_is_left_alone(chosen: pytest.MonkeyPatch) -> None:
     for name in ("matplotlib", "dask"):
         chosen.setitem(sys.modules, name, sys)
-    home.spare_from_matplotlib()
-    home.spare_from_dask()
+    home.redirect_matplotlib()
+    home.redirect_dask()
     assert CACHE not in os.environ
     assert "DASK_CONFIG" not in os.environ
 
@@ -96,7 +96,7 @@ def test_settings_of_dask_are_read_and_none_are_written(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "mine.yaml").write_text("distributed: {mine: 5}\n")
     code = (
-        "from normexp import home; home.spare_from_dask()\n"
+        "from normexp import home; home.redirect_dask()\n"
         "import dask, distributed; print(dask.config.get('distributed.mine'))"
     )
     environment = {name: value for name, value in os.environ.items() if name != "DASK_CONFIG"}

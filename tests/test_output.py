@@ -49,14 +49,19 @@ COMMANDS = {
     "probe": f"probe {SMALL} --seeds 1",
 }
 """A short call of each command; RUN is the id of a stored run with its weights."""
-SURROUNDINGS = {
+NO_CACHE: dict[str, str | None] = dict.fromkeys(("MPLCONFIGDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"))
+"""Without what names a folder for caches, as this process does for its children."""
+SURROUNDINGS: dict[str, tuple[dict[str, str | None], str]] = {
     "plain": ({}, "< /dev/null"),
     "narrow, without colours, in ASCII, whose home is no folder": (
-        {"NO_COLOR": "1", "COLUMNS": "20", "PYTHONIOENCODING": "ascii", "HOME": "/dev/null"},
+        {"NO_COLOR": "1", "COLUMNS": "20", "PYTHONIOENCODING": "ascii", **NO_CACHE, "HOME": "/dev/null"},
         "<&-",
     ),
     "coloured by force, in cp1252, without a home, its temporary folder gone": (
-        {"FORCE_COLOR": "1", "TERM": "xterm", "PYTHONIOENCODING": "cp1252", "HOME": None, "TMPDIR": "/nonexistent"},
+        {
+            **{"FORCE_COLOR": "1", "TERM": "xterm", "PYTHONIOENCODING": "cp1252"},
+            **{**NO_CACHE, "HOME": None, "TMPDIR": "/nonexistent"},
+        },
         "< /dev/null",
     ),
     "dumb, in the C locale": (
@@ -93,7 +98,7 @@ def shell(
     words = [runs[0] if word == "RUN" else word for word in shlex.split(arguments)]
     env = {key: value for key, value in (os.environ | environment).items() if value is not None}
     return subprocess.run(
-        ["bash", "-c", f"{PROGRAM} {shlex.join(words)} {behind}"], cwd=folder, env=env, capture_output=True, timeout=100
+        ["bash", "-c", f"{PROGRAM} {shlex.join(words)} {behind}"], cwd=folder, env=env, capture_output=True, timeout=600
     )
 
 

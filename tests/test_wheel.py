@@ -23,6 +23,8 @@ from normexp.cli.app import app
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
+CHANGED = ("PYTHON", "XDG_", "MPLCONFIGDIR", "DASK_")
+"""How variables begin that name other folders, or that this process has set for its children."""
 BUILT_FROM = ("pyproject.toml", "README.md", "LICENSE")
 SWEEPS = {"one": "grid: {norm: [ln, none], seed: [0, 1]}\n", "own": "grid: {norm: [l1, ln]}\n"}
 KEYS = "depth=1 width=8 hidden=8 heads=2 vocab=8 batch=4 seq_len=12"
@@ -60,16 +62,18 @@ COMMANDS = (
 
 @dataclass(frozen=True)
 class Installed:
-    """A virtual environment with the wheel, and an empty folder to work in."""
+    """A virtual environment with the wheel, an empty folder to work in, and a home that does not exist."""
 
     program: Path
     python: Path
     package: Path
     wheel: Path
     folder: Path
+    home: Path
 
     def run(self, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(CHANGED)}
+        environment["HOME"] = str(self.home)
         return subprocess.run(
             words, cwd=self.folder, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL
         )
@@ -98,7 +102,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     for name, text in SWEEPS.items():
         (folder / f"{name}.yaml").write_text(TINY + text)
     shutil.copy(ROOT / "examples" / "l1_norm.py", folder)
-    return Installed(environment / "bin" / "normexp", python, site / "normexp", wheel, folder)
+    return Installed(environment / "bin" / "normexp", python, site / "normexp", wheel, folder, made / "no" / "home")
 
 
 def test_it_holds_every_file_of_the_package_and_nothing_else(installed: Installed) -> None:
@@ -146,6 +150,7 @@ def test_every_command_works_in_any_folder(installed: Installed) -> None:
         assert "Traceback" not in done.stderr, told
         assert str(ROOT) not in done.stdout + done.stderr, told
     assert {path: path.read_bytes() for path in installed.package.rglob("*") if _is_kept(path)} == before
+    assert not installed.home.exists()
     page = (installed.folder / "results" / "one" / "report.html").read_text("utf-8")
     for name in ("page.css", "page.js"):
         text = (ROOT / "normexp" / "views" / "pages" / name).read_text("utf-8")
@@ -192,14 +197,15 @@ def test_without_runs_it_says_what_is_missing_and_what_to_run(text: str, install
 
 def test_packed_runs_are_found_in_the_results_folder(installed: Installed) -> None:
     """Copied from the repository, as the program advises."""
-    packed = installed.folder / "results" / "article" / "1.2"
+    packed = installed.folder / "results" / "papers" / "shallow"
     packed.mkdir(parents=True)
-    shutil.copy(ROOT / "results" / "article" / "1.2" / "runs.tar.xz", packed)
-    done = installed.run([str(installed.program), "claims", "article.1.2"])
+    shutil.copy(ROOT / "results" / "papers" / "shallow" / "runs.tar.xz", packed)
+    done = installed.run([str(installed.program), "claims", "papers.b2t.shallow_post"])
     shutil.rmtree(packed.parent)
     assert done.returncode == 0, done.stderr
-    assert "24 runs restored from runs.tar.xz" in done.stderr
+    assert "12 runs restored from runs.tar.xz" in done.stderr
     assert "not enough runs" not in done.stdout
+    assert "lacks" not in done.stdout
 
 
 def _is_kept(path: Path) -> bool:

@@ -33,7 +33,7 @@ class SweepCommand(TyperCommand):
 
 
 def sweep(
-    config: Annotated[Path, typer.Argument(help="A YAML file: docs/config.md has every key.")],
+    config: Annotated[Path, typer.Argument(help="A YAML file; normexp collapse --help lists every key.")],
     overrides: Annotated[
         list[str] | None,
         typer.Argument(help="key=value, as in the file; lr=1e-3,1e-2 makes an axis.", show_default=False),

@@ -32,7 +32,7 @@ def list_sweeps(out: common.Out = common.OUT, json: common.Json = False, plugin:
     if rows:
         show(Uncut(TextTable(title="", header=("sweep", "ended", "results"), rows=tuple(rows))))
     elif not packed and not below:
-        show(f"no sweeps under {out}: `normexp sweep configs/lr_scan.yaml` makes one")
+        show(f"no sweeps under {out}: `normexp collapse` or `normexp sweep FILE.yaml` makes one")
     if packed:
         show(f"packed: {', '.join(path.name for path in packed)}: `normexp unpack {out}` restores them")
     show(*(f"more sweeps in {path}: normexp list --out {path}" for path in below))

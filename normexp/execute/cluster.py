@@ -12,7 +12,7 @@ from normexp.errors import UserError
 from normexp.execute import remote
 from normexp.execute.launch import LauncherError
 from normexp.execute.worker import one_line
-from normexp.home import spare_from_dask
+from normexp.home import redirect_dask
 
 LOCAL = "local"
 """As a scheduler: one in this process, with its workers."""
@@ -32,7 +32,7 @@ class ClusterError(LauncherError):
 @contextmanager
 def connected(scheduler: str, jobs: int) -> Iterator[Any]:
     """A client of the scheduler. Raises UserError where dask.distributed is missing, or no scheduler answers."""
-    spare_from_dask()
+    redirect_dask()
     try:
         import distributed
     except ImportError as fault:

@@ -1,5 +1,5 @@
 """What a sweep looks like: what a figure shows, as numbers, and apart from that how it is drawn."""
 
-from normexp.home import spare_from_matplotlib
+from normexp.home import redirect_matplotlib
 
-spare_from_matplotlib()
+redirect_matplotlib()
