@@ -12,6 +12,8 @@ import pytest
 import records as made
 from commandline import TINY, main
 from stored import write_all
+from tinysweeps import plan as tiny_plan
+from tinysweeps import sweep
 
 from normexp.errors import UserError
 from normexp.plan import Plan
@@ -212,6 +214,17 @@ class TestOlderRuns:
             older.traces(run_id, older.records()[run_id].result, only=(CURVE,))
         assert str(path) in fault.value.complaints[0]
         assert older.traces(run_id, only=(LAYERS, DEATH)).layers
+
+
+def test_a_damaged_copy_is_not_reused_and_is_named(tmp_path: Path) -> None:
+    swept, _ = sweep(tmp_path, tiny_plan())
+    run_id = min(swept.report.records)
+    path = damage(swept.store, CURVE, "row lost", run_id)
+    other, listener = sweep(tmp_path, tiny_plan("other"))
+    assert ([config.run_id for config in listener.todo], listener.reused) == ([run_id], 3)
+    (warning,) = other.report.warnings
+    assert warning.startswith(str(path))
+    assert warning.endswith("the run is made again here")
 
 
 def test_a_restored_run_is_as_it_was_written(folder: Store, plan: Plan) -> None:
