@@ -132,6 +132,7 @@ def run_sweep(plan: Plan, options: Options, listener: Listener, grow: Grow = lam
                 records = store.records()
                 work = work_of(plan, store, records, once)
                 _execute(work, job, store, once, listener, ended)
+            store.warnings += work.warnings
             made = report.rebuild(store, figures=True, redraw=bool(ended), known=(plan, records))
         except Stopped as stop:
             exit_code, why = stop.exit_code, f"stopped by {stop}"
@@ -151,7 +152,8 @@ def _execute(work: Work, job: Job, store: Store, options: Options, listener: Lis
             ended.append(replace(copy, traces=None, log=None))
         except StorageError:
             raise
-        except UserError:  # its traces cannot be read: run it here
+        except UserError as fault:  # its traces cannot be read: run it here
+            work.warnings += [f"{complaint}: the run is made again here" for complaint in fault.complaints]
             del work.reusable[run_id]
             work.todo.append(config)
     work.todo = longest_first(work.todo)

@@ -45,7 +45,7 @@ class Work:
     """What a plan asks for: `todo` to run, `reusable` in other sweeps, `skipped` by `only`.
 
     The others are here: `done`, or `failed` (killed and timed out as well) and left so. `without_weights`: those of
-    `todo` that are done, but for their weights.
+    `todo` that are done, but for their weights. `warnings` tells which copies were damaged.
     """
 
     todo: list[RunConfig] = field(default_factory=list)
@@ -54,6 +54,7 @@ class Work:
     failed: int = 0
     skipped: int = 0
     without_weights: int = 0
+    warnings: list[str] = field(default_factory=list)
 
 
 def work_of(plan: Plan, store: Store, records: Mapping[str, RunRecord], options: Options) -> Work:

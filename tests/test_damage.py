@@ -12,6 +12,8 @@ import pytest
 import records as made
 from commandline import TINY, main
 from stored import write_all
+from tinysweeps import plan as tiny_plan
+from tinysweeps import sweep
 
 from normexp.errors import UserError
 from normexp.plan import Plan
@@ -36,10 +38,9 @@ def middle_line_doubled(content: bytes, other: bytes) -> bytes:
 
 
 def digit_flipped(content: bytes, other: bytes) -> bytes:
-    """The first digit of the second half that stands behind a point becomes another: the file stays readable."""
-    at = next(
-        i for i in range(len(content) // 2, len(content)) if content[i - 1 : i] == b"." and content[i : i + 1].isdigit()
-    )
+    """A digit behind a point, in the second half, becomes another: a text stays readable. Else the last byte does."""
+    half = range(len(content) // 2, len(content))
+    at = next((i for i in half if content[i - 1 : i] == b"." and content[i : i + 1].isdigit()), len(content) - 1)
     return content[:at] + (b"1" if content[at : at + 1] != b"1" else b"2") + content[at + 1 :]
 
 
@@ -214,6 +215,17 @@ class TestOlderRuns:
         assert older.traces(run_id, only=(LAYERS, DEATH)).layers
 
 
+def test_a_damaged_copy_is_not_reused_and_is_named(tmp_path: Path) -> None:
+    swept, _ = sweep(tmp_path, tiny_plan())
+    run_id = min(swept.report.records)
+    path = damage(swept.store, CURVE, "row lost", run_id)
+    other, listener = sweep(tmp_path, tiny_plan("other"))
+    assert ([config.run_id for config in listener.todo], listener.reused) == ([run_id], 3)
+    (warning,) = other.report.warnings
+    assert warning.startswith(str(path))
+    assert warning.endswith("the run is made again here")
+
+
 def test_a_restored_run_is_as_it_was_written(folder: Store, plan: Plan) -> None:
     """A pack leaves gradient norms out, and the stamp of a curve knows it without them."""
     packed = pack.pack(folder)
@@ -318,9 +330,9 @@ def test_every_command_meets_damage(
         if name == RUN:
             assert code in (0, 1, 2), where
             assert code == 0 or relative in told or run_id in told, where
-        elif name in blocked and not (name == WEIGHTS and how == "missing"):
+        elif name in blocked:
             assert code in ((1, 2) if command != "merge" else (1,)), where
-            assert relative in told, where
+            assert relative in told or (name == WEIGHTS and how == "missing" and run_id in told), where
         else:
             assert code in (0, 1) if command == "repro" else code == 0, where
             found = how != "bytes flipped" or command in ("report --figures", "explain", "compare runs")
