@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from normexp.nn.network import Network, build
-from normexp.program import nodes
 from normexp.program.lower import Lowering
 from normexp.program.tape import Tape, Value
 from normexp.run import RunConfig
@@ -38,23 +37,29 @@ class Program:
         self.first = first
         self.tokens_bt = torch.zeros(batch, tokens, dtype=torch.long)
         self.targets_n1 = torch.zeros(batch * (tokens - first), 1, dtype=torch.long)
-        self.loss = torch.zeros(1)
-        self.tape = Tape()
-        to = Lowering(self.tape, batch, tokens)
+        to = self._begin(batch, tokens)
         x = self._embed(network)
         for block in network.blocks.values():
             x = to.block(block, x)  # type: ignore[arg-type]
         x = self._counted(to.module(network.final_norm, x))
-        self._cross_entropy(nodes.linear(self.tape, network.head, x))
+        self._cross_entropy(to.linear(network.head, x))
         self.tape.finish()
 
     def __call__(self, batch: Batch) -> float:
         """Loss of the batch, in nats; the parameters have its gradients."""
+        self._read(batch)
+        self.tape.run()
+        return self.loss.item()
+
+    def _begin(self, batch: int, tokens: int) -> Lowering:
+        self.tape = Tape()
+        self.loss = torch.zeros(1)
+        return Lowering(self.tape, batch, tokens)
+
+    def _read(self, batch: Batch) -> None:
         self.tokens_bt.copy_(torch.from_numpy(batch.inputs_nt))
         targets_bt = torch.from_numpy(batch.targets_nt)[:, self.first :]
         self.targets_n1.view(targets_bt.shape).copy_(targets_bt)
-        self.tape.run()
-        return self.loss.item()
 
     def _embed(self, network: Network) -> Value:
         tape = self.tape
