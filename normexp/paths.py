@@ -12,7 +12,7 @@ VARIABLE = "NORMEXP_PATH"
 
 
 class ExecutionPath(StrEnum):
-    """Autograd, the reference; a tape of ATen calls; a table of compiled kernels, with ATen calls where there is none."""
+    """Autograd, the reference; a tape of ATen calls; compiled kernels, with ATen calls where a module has no kernel."""
 
     AUTOGRAD = "autograd"
     TAPE = "tape"

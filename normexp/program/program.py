@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -143,12 +144,13 @@ def works() -> bool:
 @functools.cache
 def _works() -> bool:
     try:
-        return all(map(_agrees, CHECKED))
+        return all(map(agrees, CHECKED))
     except (AttributeError, RuntimeError, TypeError, ValueError):
         return False
 
 
-def _agrees(run: RunConfig) -> bool:
+def agrees(run: RunConfig, make: Callable[[Network, int, int, int], Program] = Program) -> bool:
+    """Whether loss and gradients of a run's network are those of autograd, up to rounding."""
     network = build(run)
     with torch.no_grad():
         for parameter in network.parameters():
@@ -161,7 +163,7 @@ def _agrees(run: RunConfig) -> bool:
         grads = torch.autograd.grad(loss, list(network.parameters()))
     for parameter in network.parameters():
         parameter.grad = torch.zeros_like(parameter)
-    found = Program(network, run.batch, run.seq_len, run.order)(Batch(tokens_bt.numpy(), targets_bt.numpy()))
+    found = make(network, run.batch, run.seq_len, run.order)(Batch(tokens_bt.numpy(), targets_bt.numpy()))
     pairs = zip(network.parameters(), grads, strict=True)
     close = (torch.allclose(one.grad, other, rtol=1e-3, atol=1e-6) for one, other in pairs if one.grad is not None)
     return abs(found - loss.item()) < 1e-4 and all(close)

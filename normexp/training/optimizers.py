@@ -25,9 +25,9 @@ Parts = Sequence[tuple[nn.Parameter, float]]
 
 
 class Optimizer(Protocol):
-    """Makes one update from the gradients that are there."""
+    """Makes one update from the gradients that are there; says whether every parameter is finite, if it looked."""
 
-    def step(self, lr: float) -> None: ...
+    def step(self, lr: float) -> bool | None: ...
 
 
 class Adam:
@@ -76,9 +76,11 @@ OPTIMIZERS: Mapping[str, Callable[[Parts, RunConfig], Optimizer]] = MappingProxy
 )
 
 
-def make_optimizer(config: RunConfig, flat: FlatParameters) -> Optimizer:
-    """The config's optimizer over the flat parameters; `weight_decay` falls on matrices alone."""
-    return OPTIMIZERS[config.optimizer](list(zip(flat.groups, (config.weight_decay, 0.0), strict=True)), config)
+def make_optimizer(
+    config: RunConfig, flat: FlatParameters, table: Mapping[str, Callable[[Parts, RunConfig], Optimizer]] = OPTIMIZERS
+) -> Optimizer:
+    """The config's optimizer of a table, over the flat parameters; `weight_decay` falls on matrices alone."""
+    return table[config.optimizer](list(zip(flat.groups, (config.weight_decay, 0.0), strict=True)), config)
 
 
 def _cosine(update: int, config: RunConfig) -> float:

@@ -1,8 +1,8 @@
-"""The compiled kernels: built once by the C++ compiler of this machine, kept in the user's cache folder, loaded from it.
+"""The compiled kernels: built once by the C++ compiler of this machine, and kept in the user's cache folder.
 
-A library is named by a hash of what made it: sources, flags, compiler and processor. It is loaded only from a folder that
-belongs to this user alone, so that nobody else can put one there. Where there is no such folder, it is built for this
-process in a temporary one, which is removed as soon as the library is loaded.
+A library is named by a hash of what made it: sources, flags, compiler and processor. It is loaded only from a folder
+that belongs to this user alone, so that nobody else can put one there. Where there is no such folder, it is built for
+this process in a temporary one, which is removed as soon as the library is loaded.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from pathlib import Path
 
 SOURCES = Path(__file__).parent / "kernels"
 FLAGS = (
-    "-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-fno-exceptions",
-    "-fno-rtti", "-fvisibility=hidden", "-fPIC", "-w",
+    "-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math",
+    "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden", "-fPIC", "-w",
 )  # fmt: skip
 COMPILER = "c++"
 COMPILER_VARIABLE = "CXX"
@@ -77,14 +77,21 @@ def _compiler() -> list[str]:
         raise UnavailableError(f"{COMPILER_VARIABLE}={named} is not a command: {fault}") from fault
     path = shutil.which(command)
     if path is None:
-        raise UnavailableError(f"no C++ compiler: there is no {command} on PATH; install one or name it in {COMPILER_VARIABLE}")
+        raise UnavailableError(
+            f"no C++ compiler: there is no {command} on PATH; install one or name it in {COMPILER_VARIABLE}"
+        )
     return [path, *options]
 
 
 def _version(command: list[str]) -> str:
     try:
         done = subprocess.run(
-            [*command, "--version"], capture_output=True, stdin=subprocess.DEVNULL, text=True, errors="replace", timeout=BUILD_SECONDS
+            [*command, "--version"],
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+            timeout=BUILD_SECONDS,
         )
     except (OSError, subprocess.SubprocessError) as fault:
         raise UnavailableError(f"the compiler {command[0]} does not run: {fault}") from fault
@@ -174,13 +181,20 @@ def _run(commands: list[list[str]]) -> None:
         for command in commands:
             started.append(
                 subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace"
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    errors="replace",
                 )
             )
         for process in started:
             complaint = process.communicate(timeout=BUILD_SECONDS)[1].strip()
             if process.returncode:
-                first = next((line for line in complaint.splitlines() if "error" in line), complaint[:200] or "no reason given")
+                first = next(
+                    (line for line in complaint.splitlines() if "error" in line), complaint[:200] or "no reason given"
+                )
                 raise UnavailableError(f"the compiler {commands[0][0]} failed: {first.strip()}")
     except (OSError, subprocess.SubprocessError) as fault:
         raise UnavailableError(f"the compiler {commands[0][0]} failed: {fault}") from fault

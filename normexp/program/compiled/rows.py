@@ -23,7 +23,7 @@ BLOCK = 16
 
 
 class Made(Value):
-    """A value that a product wrote: `row` takes a sum with it, `bias` its gradient, once; and nobody else reads it yet."""
+    """A value that a product wrote: `row` can add a buffer to it, and its reader may write the gradient of `bias`."""
 
     row: Row | None = None
     bias: Value | None = None
@@ -63,7 +63,7 @@ def linear(table: Table, module: nn.Linear, x: Value) -> Value:
 
 
 def _bias_sums(x: Value) -> Tensor | None:
-    """Where the sums of the gradient of x over tokens belong, if it is a product with a bias; the caller writes them."""
+    """Where to write the sums over tokens of the gradient of x; None unless x is a product with a bias."""
     bias = x.bias if isinstance(x, Made) else None
     if bias is None or bias.grad is not None or bias.target is None:
         return None
@@ -75,7 +75,13 @@ def _bias_sums(x: Value) -> Tensor | None:
 def add(table: Table, skip: Value, y: Value) -> Value:
     """skip + y, made by the product that y comes from, if it does."""
     total: Value
-    if isinstance(y, Made) and y.row is not None and y.row.slots[5] is None and not y.kept and skip.data.is_contiguous():
+    if (
+        isinstance(y, Made)
+        and y.row is not None
+        and y.row.slots[5] is None
+        and not y.kept
+        and skip.data.is_contiguous()
+    ):
         y.row.slots[5] = skip.data
         total = Value(y.data)
     else:
@@ -104,7 +110,20 @@ def _norm(
     w, b = (None if p is None else table.parameter(p) for p in (gain, bias))
     w_data, b_data = (None if p is None else p.data for p in (w, b))
     table.row(
-        kernel, n, groups, d, x_nd, _stride(x_nd), y.data, width, w_data, b_data, mean, inverse, float(eps), float(divisor)
+        kernel,
+        n,
+        groups,
+        d,
+        x_nd,
+        _stride(x_nd),
+        y.data,
+        width,
+        w_data,
+        b_data,
+        mean,
+        inverse,
+        float(eps),
+        float(divisor),
     )
 
     def backward(grad_nd: Tensor) -> None:
@@ -115,8 +134,8 @@ def _norm(
 
             def into_x(part: Tensor, skip: Tensor | None) -> None:
                 table.row(
-                    f"{kernel}_back", n, groups, d, grad_nd, _stride(grad_nd), x_nd, _stride(x_nd), w_data, mean, inverse,
-                    skip, part, _stride(part), gw, gb, float(divisor),
+                    f"{kernel}_back", n, groups, d, grad_nd, _stride(grad_nd), x_nd, _stride(x_nd), w_data, mean,
+                    inverse, skip, part, _stride(part), gw, gb, float(divisor),
                 )  # fmt: skip
 
             table.give_added(x, into_x)
@@ -162,8 +181,8 @@ def dyt(table: Table, module: DyT, x: Value) -> Value:
         def into_learned(parts: list[Tensor]) -> None:
             def into_x(part: Tensor, skip: Tensor | None) -> None:
                 table.row(
-                    "dyt_back", n, d, grad_nd, _stride(grad_nd), x_nd, _stride(x_nd), weight.data, alpha.data, tanh_nd, skip,
-                    part, _stride(part), *parts,
+                    "dyt_back", n, d, grad_nd, _stride(grad_nd), x_nd, _stride(x_nd), weight.data, alpha.data, tanh_nd,
+                    skip, part, _stride(part), *parts,
                 )  # fmt: skip
 
             table.give_added(x, into_x)
@@ -175,7 +194,7 @@ def dyt(table: Table, module: DyT, x: Value) -> Value:
 
 
 def batch_norm(table: Table, module: BatchNorm, x: Value) -> Value | None:
-    """Statistics of each feature over all tokens; running ones are moved. None for a single token, which torch refuses."""
+    """BatchNorm in training mode; None for a single token, which torch refuses."""
     x_nd = x.keep()
     n, d = x_nd.shape
     if n < 2 or module.momentum is None or module.running_mean is None:
@@ -191,8 +210,8 @@ def batch_norm(table: Table, module: BatchNorm, x: Value) -> Value | None:
         def into_learned(parts: list[Tensor]) -> None:
             def into_x(part: Tensor, skip: Tensor | None) -> None:
                 table.row(
-                    "batch_norm_back", n, d, grad_nd, _stride(grad_nd), x_nd, _stride(x_nd), weight.data, mean, inverse, skip,
-                    part, _stride(part), *parts,
+                    "batch_norm_back", n, d, grad_nd, _stride(grad_nd), x_nd, _stride(x_nd), weight.data, mean, inverse,
+                    skip, part, _stride(part), *parts,
                 )  # fmt: skip
 
             table.give_added(x, into_x)
@@ -271,8 +290,10 @@ def same(table: Table, module: nn.Identity, x: Value) -> Value:
     return x
 
 
-def attend(table: Table, q: Value, k: Value, v: Value, tokens: int, heads: int, scale: float, stacked: Value | None) -> Value:
-    """softmax(scale q k^T + mask) v, of (n, d) each. Where they are the columns of `stacked`, its bias is seen to here."""
+def attend(
+    table: Table, q: Value, k: Value, v: Value, tokens: int, heads: int, scale: float, stacked: Value | None
+) -> Value:
+    """softmax(scale q k^T + mask) v, of (n, d) each; `stacked` is the product whose columns they are, if they are."""
     parts = [q, k, v]
     matrices = [part.keep() for part in parts]
     n, d = q.data.shape
@@ -297,7 +318,19 @@ def attend(table: Table, q: Value, k: Value, v: Value, tokens: int, heads: int, 
             for buffer in buffers:
                 grads += [buffer, _stride(buffer)]
             table.row(
-                "attention_back", sequences, tokens, heads, features, *where, grad_nd, d, shares, float(scale), *grads, sums, work
+                "attention_back",
+                sequences,
+                tokens,
+                heads,
+                features,
+                *where,
+                grad_nd,
+                d,
+                shares,
+                float(scale),
+                *grads,
+                sums,
+                work,
             )
 
         table.give_together(parts, write)

@@ -73,6 +73,8 @@ class Table(Tape):
     def __init__(self) -> None:
         super().__init__()
         self.forward_calls: list[Call] = []
+        self.kernels: set[str] = set()
+        self.rows_only = False
 
     def row(self, kernel: str, *slots: Argument) -> Row:
         """Add a row. Its slots may be changed until the tape is finished."""
@@ -112,6 +114,8 @@ class Table(Tape):
         """Add all backward calls, and join rows that follow each other."""
         forward = len(self.calls)
         super().finish()
+        self.kernels = {call.kernel for call in self.calls if isinstance(call, Row)}
+        self.rows_only = all(isinstance(call, Row) for call in self.calls[:forward])
         self.forward_calls, backward = _joined(self.calls[:forward]), _joined(self.calls[forward:])
         self.calls = [*self.forward_calls, *backward]
 
