@@ -60,8 +60,8 @@ def run(
     outcome, `result` with losses and the death, if any, and `traces`: `curve`, one row an update, and `layers`. A run
     that diverges is done, as in a sweep; only one whose process fails has another status, and `error`, and no verdict.
     `plain`: every step by autograd; `path` names an execution path, by default the fastest. `executor`: "processes",
-    "inline" or "dask"; the last with the address of its `scheduler`, or "local". `progress` is called some times a second
-    while it trains.
+    "inline" or "dask"; the last with the address of its `scheduler`, or "local". `progress` is called some times a
+    second while it trains.
 
     Raises UserError where the task has nothing to learn, has an infinite reference loss or does not fit into memory, or
     the executor is unknown, or has not what it needs.

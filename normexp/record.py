@@ -12,8 +12,8 @@ from normexp.paths import ExecutionPath
 from normexp.run import RunConfig
 
 STEP, PLAIN = "step", "plain"
-"""In an environment: the path that made every step, `plain` for autograd. Older runs have none unless autograd made them:
-theirs is the tape."""
+"""In an environment: the path that made every step, `plain` for autograd. Where it is lacking, as in older runs, it was
+the tape."""
 COMPARED = (
     "normexp", "torch", "numpy", "cpu_capability", "torch_threads", STEP, "compiler", "compiler_flags", "processor",
 )  # fmt: skip

@@ -24,7 +24,7 @@ LANES = 8
 """Products pay with registers of so many floats; with smaller ones ATen's are faster."""
 MOST_FEATURES = 128
 """Of a head in the kernels of attention."""
-LARGEST_PRODUCT = 2**17
+LARGEST_PRODUCT = 2**16
 """Numbers of a weight up to which its products are faster here than ATen's, whose blocks fit any cache."""
 
 

@@ -25,7 +25,8 @@ COMPILED_CHECKED = (
     BLOCKS,
     replace(BLOCKS, norm="rms", position="hybrid", qk_norm="ln", activation="relu", seq_len=20),
     replace(ODD, norm="scale", qk_norm="l2"),
-    replace(ODD, norm="dyt", final_norm="rms", position="rezero", qk_norm="full"),
+    replace(ODD, norm="dyt", final_norm="rms", position="sandwich", qk_norm="full"),
+    replace(ODD, norm="none", position="rezero", mixer="linear"),
     replace(ODD, norm="bn", position="residual_scaled", mixer="mean", pos_embed="none"),
     replace(ODD, norm="none", final_norm="none", position="b2t", qk_norm="rms", mixer="attention"),
 )

@@ -7,6 +7,7 @@ A value may be a block of columns of a wider buffer: its rows then lie further a
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -257,10 +258,10 @@ def constant(table: Table, module: Constant, x: Value) -> Value | None:
     if not x.data.is_contiguous():
         return None
     y = table.value(*x.data.shape)
-    _scale(table, "scaled", float(module.factor), x.data, y.data)
+    _scale(table, "scaled", float(module.factor), x.data, y.data, None)
 
     def backward(grad: Tensor) -> None:
-        table.give_changed(x, grad, lambda part: _scale(table, "scaled", float(module.factor), grad, part))
+        table.give_changed_added(x, grad, partial(_scale, table, "scaled", float(module.factor), grad))
 
     table.backward(y, backward)
     return y
@@ -271,18 +272,18 @@ def scaling(table: Table, module: Scaling, x: Value) -> Value | None:
     if not x.data.is_contiguous():
         return None
     factor, inputs, y = table.parameter(module.factor), x.keep(), table.value(*x.data.shape)
-    _scale(table, "learned_scaled", factor.data, inputs, y.data)
+    _scale(table, "learned_scaled", factor.data, inputs, y.data, None)
 
     def backward(grad: Tensor) -> None:
         table.give(factor, lambda part: table.row("dot", grad.numel(), grad, inputs, part))
-        table.give_changed(x, grad, lambda part: _scale(table, "learned_scaled", factor.data, grad, part))
+        table.give_changed_added(x, grad, partial(_scale, table, "learned_scaled", factor.data, grad))
 
     table.backward(y, backward)
     return y
 
 
-def _scale(table: Table, kernel: str, factor: Argument, x: Tensor, out: Tensor) -> None:
-    table.row(kernel, x.numel(), x, None, out, factor)
+def _scale(table: Table, kernel: str, factor: Argument, x: Tensor, out: Tensor, skip: Tensor | None) -> None:
+    table.row(kernel, x.numel(), x, skip, out, factor)
 
 
 def same(table: Table, module: nn.Identity, x: Value) -> Value:

@@ -82,6 +82,21 @@ class Table(Tape):
         self.calls.append(row)
         return row
 
+    def add(self, total: Tensor, part: Tensor) -> None:
+        """Add a buffer to another one, by a row where both are without gaps."""
+        if total.is_contiguous() and part.is_contiguous():
+            self.row("scaled", total.numel(), part, total, total, 1.0)
+        else:
+            super().add(total, part)
+
+    def give_same(self, value: Value, grad: Tensor) -> None:
+        """Add a gradient as it is; where there is one already, by one row."""
+        new = value.grad is None and value.target is None
+        if new or not (value.data.is_contiguous() and grad.is_contiguous()):
+            super().give_same(value, grad)
+        else:
+            self.give_added(value, lambda part, skip: self.row("scaled", grad.numel(), grad, skip, part, 1.0))
+
     def give_added(self, value: Value, write: Callable[[Tensor, Tensor | None], object]) -> None:
         """Add to a value's gradient, as `give` does, where `write` adds a second buffer, or None, to what it writes."""
         if value.grad is None:
@@ -94,6 +109,13 @@ class Table(Tape):
             value.grad = part
         else:
             write(value.grad, value.grad)
+
+    def give_changed_added(self, value: Value, grad: Tensor, write: Callable[[Tensor, Tensor | None], object]) -> None:
+        """The same, where `write` may write over the gradient that it reads, element by element."""
+        if value.grad is None and value.target is None:
+            self.give_changed(value, grad, lambda part: write(part, None))
+        else:
+            self.give_added(value, write)
 
     def give_together(self, values: list[Value], write: Callable[[list[Tensor]], object]) -> None:
         """Add to the gradients of several values what `write` writes into as many buffers."""
