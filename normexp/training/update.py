@@ -36,7 +36,7 @@ class CompiledAdam:
         finite = True
         for addresses, count, decay in self._parts:
             shrink = lr * decay if self._decoupled else decay
-            finite &= bool(self._update(*addresses, count, size, beta1, beta2, root, ADAM_EPS, shrink))
+            finite &= bool(self._update(*addresses, count, size, 1 - beta1, beta2, 1 - beta2, root, ADAM_EPS, shrink))
         return finite
 
 

@@ -200,7 +200,7 @@ def _run(commands: list[list[str]]) -> None:
         raise UnavailableError(f"the compiler {commands[0][0]} failed: {fault}") from fault
     finally:
         for process in started:
-            if process.poll() is None:
+            if process.stderr is not None and not process.stderr.closed:
                 process.kill()
                 process.communicate()
 
@@ -214,7 +214,7 @@ def _typed(functions: ctypes.CDLL) -> ctypes.CDLL:
         functions.sum_of_squares.argtypes, functions.sum_of_squares.restype = [pointer, count], ctypes.c_double
         for name in ("adam_coupled", "adam_decoupled"):
             function = getattr(functions, name)
-            function.argtypes, function.restype = [pointer] * 4 + [count] + [number] * 6, count
+            function.argtypes, function.restype = [pointer] * 4 + [count] + [number] * 7, count
         functions.descend.argtypes, functions.descend.restype = [pointer, pointer, count, number, number], count
     except AttributeError as fault:
         raise UnavailableError(f"the library lacks a function: {fault}") from fault

@@ -82,10 +82,10 @@ template <bool CENTRED, Gain GAIN> INLINE void norm_rows_back(const NormBack &p,
     if (CENTRED) memset(p.gb, 0, d * sizeof(float));
     for (int64_t first = 0; first < rows; first += SUMMED_ROWS) {
         const int64_t last = rows < first + SUMMED_ROWS ? rows : first + SUMMED_ROWS;
-        constexpr int64_t AT_HAND = 128; /* features whose sums are kept here */
+        constexpr int64_t AT_HAND = 512; /* features whose sums are kept here */
         const bool at_hand = d <= AT_HAND;
         Vec gw_sum[AT_HAND / W], gb_sum[AT_HAND / W];
-        if (at_hand) UNROLL(8) for (int j = 0; j < AT_HAND / W; j++) gw_sum[j] = gb_sum[j] = 0;
+        if (at_hand) for (int64_t j = 0; j < (d + W - 1) / W; j++) gw_sum[j] = gb_sum[j] = 0;
         for (int64_t r = first; r < last; r++) {
             const int64_t token = r / p.groups, group = r % p.groups;
             const float *x = p.x + token * p.ldx + group * d, *g = p.g + token * p.ldg + group * d;

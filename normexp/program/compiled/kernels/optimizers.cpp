@@ -12,11 +12,12 @@ FUNCTION(double) sum_of_squares(const float *x, int64_t count) {
 }
 
 /* Adam (Kingma and Ba 2015), with weight decay in the gradient or, DECOUPLED, beside it. `size` is the rate over the
-   first correction, `root` the square root of the second, `shrink` the rate times the decay.
+   first correction, `root` the square root of the second, `shrink` the rate times the decay; `new1` and `new2` are 1 - beta1
+   and 1 - beta2, which float would round too far.
 
        m <- m + (1 - beta1) (g - m);  u <- beta2 u + (1 - beta2) g^2;  x <- x - size m / (sqrt(u) / root + eps) */
 struct Adam {
-    float size, beta1, beta2, inverse_root, eps, decay, shrink;
+    float size, new1, beta2, new2, inverse_root, eps, decay, shrink;
 };
 
 template <bool DECOUPLED>
@@ -27,8 +28,8 @@ INLINE bool adam(float *x, const float *g, float *m, float *u, int64_t count, co
         if (DECOUPLED) p -= p * a.shrink;
         else gr += p * a.decay;
         Vec first = load(m + j, lanes), second = load(u + j, lanes);
-        first += (gr - first) * (1 - a.beta1);
-        second = second * a.beta2 + gr * (1 - a.beta2) * gr;
+        first += (gr - first) * a.new1;
+        second = second * a.beta2 + gr * a.new2 * gr;
         p -= a.size * first / (square_root(second) * a.inverse_root + a.eps);
         store(m + j, first, lanes);
         store(u + j, second, lanes);
@@ -38,14 +39,14 @@ INLINE bool adam(float *x, const float *g, float *m, float *u, int64_t count, co
     return sum_of(zero) == 0;
 }
 
-FUNCTION(int64_t) adam_coupled(float *x, const float *g, float *m, float *u, int64_t count, float size, float beta1,
-                               float beta2, float root, float eps, float decay) {
-    return adam<false>(x, g, m, u, count, Adam{size, beta1, beta2, 1 / root, eps, decay, 0});
+FUNCTION(int64_t) adam_coupled(float *x, const float *g, float *m, float *u, int64_t count, float size, float new1,
+                               float beta2, float new2, float root, float eps, float decay) {
+    return adam<false>(x, g, m, u, count, Adam{size, new1, beta2, new2, 1 / root, eps, decay, 0});
 }
 
-FUNCTION(int64_t) adam_decoupled(float *x, const float *g, float *m, float *u, int64_t count, float size, float beta1,
-                                 float beta2, float root, float eps, float shrink) {
-    return adam<true>(x, g, m, u, count, Adam{size, beta1, beta2, 1 / root, eps, 0, shrink});
+FUNCTION(int64_t) adam_decoupled(float *x, const float *g, float *m, float *u, int64_t count, float size, float new1,
+                                 float beta2, float new2, float root, float eps, float shrink) {
+    return adam<true>(x, g, m, u, count, Adam{size, new1, beta2, new2, 1 / root, eps, 0, shrink});
 }
 
 /* x <- x - rate (g + decay x). */

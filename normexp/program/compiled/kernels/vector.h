@@ -247,10 +247,10 @@ INLINE Vec exponential(Vec x) {
     return select(none, 0, p * power_of_2(k));
 }
 
-/* tanh x: an odd polynomial (Cephes, tanhf) for |x| < 0.625, else (1 - e^-2|x|) / (1 + e^-2|x|) with the sign of x. */
+/* tanh x: an odd polynomial (Cephes, tanhf) for |x| < 0.625, else 1 - 2 e / (1 + e), e = e^-2|x|, with x's sign. */
 INLINE Vec hyperbolic_tangent(Vec x) {
     Vec a = absolute(x), s = x * x;
-    Vec e = exponential(-2.0f * a), far = (1.0f - e) / (1.0f + e);
+    Vec e = exponential(-2.0f * a), far = 1.0f - (e + e) / (1.0f + e);
     Vec p = s * -5.70498872745e-3f + 2.06390887954e-2f;
     p = p * s + -5.37397155531e-2f;
     p = p * s + 1.33314422036e-1f;
