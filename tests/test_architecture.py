@@ -33,8 +33,9 @@ TOUCHES_FILES = {
     "execute.jobs",
     "execute.machine",
     "execute.process",
+    "program.compiled.library",
 }
-LONGEST_FILE = 260
+LONGEST_FILE = 400
 
 
 def modules() -> dict[str, Path]:

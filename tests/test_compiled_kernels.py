@@ -81,8 +81,7 @@ def test_norms(kind: str, shape: tuple[int, int]) -> None:
         call(kind, n, 1, d, x, d, y, d, *slots, float(divisor))
         padded = (*grads, None, None)[:2]
         call(f"{kind}_back", n, 1, d, g, d, x, d, slots[0], slots[2], inverse, None, gx, d, *padded, float(divisor))
-        found = judge(formula, g, inputs, [y, gx, *grads])
-        return found
+        return judge(formula, g, inputs, [y, gx, *grads])
 
     check(attempt)
 
@@ -101,8 +100,7 @@ def test_dyt(shape: tuple[int, int]) -> None:
         y, tanh, gx, gw, gb, ga = (torch.empty(*size) for size in ((n, d), (n, d), (n, d), (d,), (d,), (1,)))
         call("dyt", n, d, x, d, y, d, w, b, a, tanh)
         call("dyt_back", n, d, g, d, x, d, w, a, tanh, None, gx, d, gw, gb, ga)
-        found = judge(lambda x, w, b, a: w * torch.tanh(a * x) + b, g, [x, w, b, a], [y, gx, gw, gb, ga])
-        return found
+        return judge(lambda x, w, b, a: w * torch.tanh(a * x) + b, g, [x, w, b, a], [y, gx, gw, gb, ga])
 
     check(attempt)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 
 from normexp.nn.network import Network
-from normexp.program.compiled import rows
+from normexp.program.compiled import ends
 from normexp.program.compiled.lower import TableLowering
 from normexp.program.compiled.table import Table
 from normexp.program.program import Program
@@ -44,13 +44,13 @@ class CompiledProgram(Program):
         return TableLowering(self.tape, batch, tokens)
 
     def _embed(self, network: Network) -> Value:
-        return rows.embed(self.tape, network.embedding, network.positions, self.tokens_bt)
+        return ends.embed(self.tape, network.embedding, network.positions, self.tokens_bt)
 
     def _counted(self, x: Value) -> Value:
-        return rows.counted(self.tape, x, self.tokens_bt.shape[0], self.first)
+        return ends.counted(self.tape, x, self.tokens_bt.shape[0], self.first)
 
     def _cross_entropy(self, logits: Value) -> None:
-        rows.cross_entropy(self.tape, logits, self.targets_n1, self.loss)
+        ends.cross_entropy(self.tape, logits, self.targets_n1, self.loss)
 
     @property
     def evaluates(self) -> bool:
