@@ -20,11 +20,16 @@ COLUMNS: Mapping[str, Mapping[str, Callable[[Row], str]]] = {
         "network": lambda row: ", ".join(
             [f"{row['depth']} layers", row["norm"], row["position"], row["mixer"]]
             + [f"QK-Norm {row['qk_norm']}"] * (row["qk_norm"] != "none")
+            + ["ReLU"] * (row.get("activation") == "relu")
         ),
         "step, ms": lambda row: row["ours_ms"],
+        "tape": lambda row: row.get("tape_ms", ""),
         "autograd": lambda row: row["autograd_ms"],
         "plain loop": lambda row: row["plain_ms"],
         "with fused Adam": lambda row: row["fused_ms"],
+        "with torch.compile (compile time)": lambda row: (
+            f"{row['torch_compile_ms']} ({row['compile_s']} s)" if row.get("torch_compile_ms") else ""
+        ),
         "limit": lambda row: row["limit_ms"],
         "of the limit": lambda row: row["of_limit"],
         "to the plain loop": lambda row: f"{row['to_plain']} ({row['to_plain_low']} to {row['to_plain_high']})",

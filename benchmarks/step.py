@@ -1,7 +1,10 @@
 """Time of normexp's training step beside a plain eager loop of the same network, by depth, norm, position and mixer.
 
 The plain loop is torch as its documentation writes it: zero_grad, forward, backward, Adam; no checks. It runs with
-torch's default Adam and with its fused one. All take turns of ten steps on the same batches, in one process set up as a
+torch's default Adam, with its fused one, and after torch.compile, whose compile time is reported apart. `tape` is
+normexp without compiled kernels. `--quick` measures the first network alone, without torch.compile.
+
+All take turns of ten steps on the same batches, in one process set up as a
 worker is, with one thread. The limit is the time of the step's matrix products with weights, at the rate that this
 processor reaches on these very shapes with operands at hand: for each matrix its product forward, that of the input's
 gradient, and that of its own. Prints median ratios with their quartiles and the share of the limit, and writes
@@ -10,6 +13,7 @@ benchmarks/step.csv.
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import statistics
 from collections import Counter
@@ -23,6 +27,7 @@ from torch.nn import functional
 from benchmarks.harness import say, say_machine, seconds, spread, write_csv
 from normexp.execute.heap import keep_freed_memory
 from normexp.nn.network import build
+from normexp.paths import ExecutionPath
 from normexp.run import RunConfig
 from normexp.tasks import Batch, Task
 from normexp.training.trainer import Trainer
@@ -36,18 +41,23 @@ ROWS: list[dict[str, int | str]] = [
     *({"depth": 20, "norm": norm} for norm in ("none", "rms", "bn", "dyt", "scale")),
     *({"depth": 20, "mixer": mixer} for mixer in ("mean", "linear")),
     *({"depth": 20, "position": position} for position in ("sandwich", "deepnorm", "rezero")),
-    {"depth": 20, "qk_norm": "rms"},
+    *({"depth": 20, "qk_norm": qk_norm} for qk_norm in ("rms", "ln", "full", "l2")),
+    {"depth": 20, "activation": "relu"},
 ]
 TURNS, STEPS_OF_A_TURN = 16, 10
 WARMUP_TURNS = 1
 
+TOLD = ("depth", "norm", "position", "mixer", "qk_norm", "activation")
+"""Keys that a row names."""
+
 Step = Callable[[Batch], None]
 
 
-def plain_step(config: RunConfig, *, fused: bool) -> Step:
-    """A step of the plain loop."""
-    network, first = build(config), Task(config).first
-    optimizer = torch.optim.Adam(network.parameters(), lr=config.lr, fused=fused)
+def plain_step(config: RunConfig, *, fused: bool, compiled: bool = False) -> Step:
+    """A step of the plain loop, whose network is given to torch.compile if it is `compiled`."""
+    made, first = build(config), Task(config).first
+    optimizer = torch.optim.Adam(made.parameters(), lr=config.lr, fused=fused)
+    network: Callable[[torch.Tensor], torch.Tensor] = torch.compile(made) if compiled else made
 
     def step(batch: Batch) -> None:
         optimizer.zero_grad()
@@ -60,9 +70,9 @@ def plain_step(config: RunConfig, *, fused: bool) -> Step:
     return step
 
 
-def checked_step(config: RunConfig, *, plain: bool = False) -> Step:
-    """A step as every run makes it, all checks on; with `plain`, by autograd."""
-    trainer, numbers = Trainer(config, plain=plain), itertools.count(1)
+def checked_step(config: RunConfig, path: ExecutionPath | None = None) -> Step:
+    """A step as every run makes it, all checks on, by a path or the fastest."""
+    trainer, numbers = Trainer(config, path=path), itertools.count(1)
 
     def step(batch: Batch) -> None:
         trainer.step(next(numbers), batch)
@@ -106,14 +116,20 @@ def turns(batches: Iterator[Batch]) -> Iterator[tuple[int, list[Batch]]]:
         yield number, list(itertools.islice(batches, STEPS_OF_A_TURN))
 
 
-def measure(config: RunConfig) -> dict[str, object]:
-    """All steps in turn, the first of a turn being another one each time."""
+def measure(config: RunConfig, *, compiled: bool = True) -> dict[str, object]:
+    """All steps in turn, the first of a turn being another one each time; `compiled` adds the loop by torch.compile."""
     steps = {
         "ours": checked_step(config),
-        "autograd": checked_step(config, plain=True),
+        "tape": checked_step(config, ExecutionPath.TAPE),
+        "autograd": checked_step(config, ExecutionPath.AUTOGRAD),
         "plain": plain_step(config, fused=False),
         "fused": plain_step(config, fused=True),
     }
+    compile_seconds = 0.0
+    if compiled:
+        steps["torch_compile"] = plain_step(config, fused=True, compiled=True)
+        first = next(Task(config).batches(0, config.batch))
+        compile_seconds = seconds(lambda: steps["torch_compile"](first))
     times: dict[str, list[float]] = {name: [] for name in (*steps, "limit")}
     for number, batches in turns(Task(config).batches(0, config.batch)):
         names = list(steps)
@@ -121,25 +137,30 @@ def measure(config: RunConfig) -> dict[str, object]:
             times[name].append(turn(steps[name], batches))
         times["limit"].append(limit(config))
     kept = {name: values[WARMUP_TURNS:] for name, values in times.items()}
-    row: dict[str, object] = {key: getattr(config, key) for key in ("depth", "norm", "position", "mixer", "qk_norm")}
+    row: dict[str, object] = {key: getattr(config, key) for key in TOLD}
     row |= {f"{name}_ms": round(1e3 * statistics.median(values), 2) for name, values in kept.items()}
     row["of_limit"] = round(statistics.median(kept["limit"]) / statistics.median(kept["ours"]), 3)
-    for name in ("plain", "fused"):
+    row["compile_s"] = round(compile_seconds, 1)
+    for name in [name for name in ("tape", "plain", "fused", "torch_compile") if name in kept]:
         ratios = [ours / other for ours, other in zip(kept["ours"], kept[name], strict=True)]
         row[f"to_{name}"], row[f"to_{name}_low"], row[f"to_{name}_high"] = spread(ratios)
     return row
 
 
 def main() -> None:
-    """Measure, print, write."""
+    """Measure, print, write; the quick one writes nothing."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="one line for the network of 20 layers; writes nothing")
+    quick = parser.parse_args().quick
     torch.set_num_threads(1)
     keep_freed_memory()
     say_machine()
     rows = []
-    for keys in ROWS:
-        rows.append(measure(RunConfig(lr=RATE, **keys)))  # type: ignore[arg-type]
+    for keys in ROWS[:1] if quick else ROWS:
+        rows.append(measure(RunConfig(lr=RATE, **keys), compiled=not quick))  # type: ignore[arg-type]
         say(rows[-1])
-    write_csv("step", rows)
+    if not quick:
+        write_csv("step", rows)
 
 
 if __name__ == "__main__":

@@ -40,9 +40,9 @@ def of_runs(one: RunRecord, other: RunRecord) -> str:
     if not told:
         return ""
     made = [
-        f"{name} {one.environment.get(name, 'unknown')} and {other.environment.get(name, 'unknown')}"
+        f"{name} {one.made_with.get(name, 'unknown')} and {other.made_with.get(name, 'unknown')}"
         for name in COMPARED
-        if one.environment.get(name) != other.environment.get(name)
+        if one.made_with.get(name) != other.made_with.get(name)
     ]
     return "; ".join([*told, *([f"made with {', '.join(made)}"] if made else [])])
 

@@ -23,6 +23,7 @@ from normexp.errors import ConfigWarning, UserError
 from normexp.execute.events import Event, Finished, Progress
 from normexp.execute.executors import chosen
 from normexp.execute.worker import Job
+from normexp.paths import ExecutionPath, requested
 from normexp.plan import Plan
 from normexp.record import RunRecord
 from normexp.results import RESULTS
@@ -49,6 +50,7 @@ def run(
     config: RunConfig | Mapping[str, Any],
     *,
     plain: bool = False,
+    path: ExecutionPath | None = None,
     timeout_seconds: float | None = None,
     executor: str = "processes",
     scheduler: str | None = None,
@@ -60,8 +62,9 @@ def run(
     The record has the canonical config (keys that do not matter at their neutral value), `status`, `verdict` with the
     outcome, `result` with losses and the death, if any, and `traces`: `curve`, one row an update, and `layers`. A run
     that diverges is done, as in a sweep; only one whose process fails has another status, and `error`, and no verdict.
-    `plain`: every step by autograd. `executor`: "processes", "inline" or "dask"; the last with the address of its
-    `scheduler`, or "local". `progress` is called some times a second while it trains.
+    `plain`: every step by autograd; `path` names an execution path, by default the fastest. `executor`: "processes",
+    "inline" or "dask"; the last with the address of its `scheduler`, or "local". `progress` is called some times a
+    second while it trains.
 
     Raises UserError where no run can be made with these values, or it does not fit into memory; where the task has
     nothing to learn or an infinite reference loss; and where the executor is unknown, or has not what it needs.
@@ -72,7 +75,7 @@ def run(
     for text in feasibility.warnings([config]):
         warnings.warn(text, ConfigWarning, stacklevel=2)
     check_memory([config], scheduler)
-    job = Job(plugins.loaded(), plain=plain, losses=check_tasks([config]))
+    job = Job(plugins.loaded(), plain=plain, losses=check_tasks([config]), path=path or requested())
     execute = chosen(executor, scheduler)
     events = execute([config.canonical()], jobs=1, timeout_seconds=timeout_seconds, work=job)
     with closing(events):

@@ -8,14 +8,29 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
 from normexp.numerics import numerics
+from normexp.paths import ExecutionPath
 from normexp.run import RunConfig
 
 STEP, PLAIN = "step", "plain"
-"""In an environment: autograd made every step of the run."""
-COMPARED = ("normexp", "torch", "numpy", "cpu_capability", "torch_threads")
+"""In an environment: the path that made every step, `plain` for autograd. Where it is lacking, as in older runs, it was
+the tape."""
+COMPARED = (
+    "normexp", "torch", "numpy", "cpu_capability", "torch_threads", STEP, "compiler", "compiler_flags", "processor",
+)  # fmt: skip
 """What of a run's environment must agree for losses to be comparable bit by bit."""
 TODAY = -1
 """As the numerics of a record: those of this program."""
+
+
+def step_word(path: ExecutionPath) -> str:
+    """A path as an environment has it."""
+    return PLAIN if path is ExecutionPath.AUTOGRAD else str(path)
+
+
+def path_of(environment: Mapping[str, str | int]) -> ExecutionPath:
+    """The path that an environment tells."""
+    word = environment.get(STEP)
+    return next((path for path in ExecutionPath if step_word(path) == word), ExecutionPath.TAPE)
 
 
 class Status(StrEnum):
@@ -224,6 +239,21 @@ class RunRecord:
     def plain(self) -> bool:
         """Whether autograd made every step."""
         return self.environment.get(STEP) == PLAIN
+
+    @property
+    def path(self) -> ExecutionPath:
+        """The path that made every step."""
+        return path_of(self.environment)
+
+    @property
+    def repeated_by(self) -> ExecutionPath | None:
+        """The path that makes the run again: the same one, or None for the fastest, which compiled kernels are."""
+        return None if self.path is ExecutionPath.COMPILED else self.path
+
+    @property
+    def made_with(self) -> Mapping[str, str | int]:
+        """The environment, in which the path is always told."""
+        return {**self.environment, STEP: step_word(self.path)} if self.environment else {}
 
     @property
     def stale(self) -> bool:

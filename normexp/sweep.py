@@ -16,6 +16,7 @@ from normexp.execute.executors import chosen, jobs_or_default
 from normexp.execute.launch import LauncherError
 from normexp.execute.worker import Job
 from normexp.interrupt import Stopped, stoppable
+from normexp.paths import requested
 from normexp.plan import Plan
 from normexp.record import Losses, RunRecord, Status
 from normexp.results.atomic import NotFollowed, below
@@ -98,6 +99,7 @@ def check_memory(configs: Iterable[RunConfig], scheduler: str | None = None) -> 
 def check(plan: Plan, options: Options) -> dict[TaskName, Losses]:
     """Everything that can be refused before anything is written; what `check_tasks` found. Raises UserError."""
     chosen(options.executor, options.scheduler)
+    requested()
     jobs_or_default(options.jobs, options.scheduler)
     if options.executor == "inline" and options.timeout_seconds is not None:
         raise UserError("timeout: the inline executor has no process to stop: use executor processes")

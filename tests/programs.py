@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from normexp.nn.network import Network, build
 from normexp.program.arena import Arena
+from normexp.program.compiled.table import Table
 from normexp.program.program import Program
 from normexp.program.tape import Tape
 from normexp.run import RunConfig
@@ -28,7 +29,7 @@ FLOAT64_TOLERANCE = 1e-12
 """Of the largest gradient: the same number of roundings, each of 1e-16, and more room. No fault of a formula hides."""
 
 
-class Poisoned(Tape):
+class _Poison(Tape):
     """Fills a buffer with NaN when it is taken, and once nobody holds it: who reads it then has NaN in the result."""
 
     def take(self, *shape: int) -> Tensor:
@@ -43,11 +44,20 @@ class Poisoned(Tape):
             self.call(buffer.fill_, math.nan)
 
 
+class Poisoned(_Poison):
+    """A tape of ATen calls."""
+
+
+class PoisonedTable(_Poison, Table):
+    """A table of compiled kernels."""
+
+
 @contextmanager
 def poisoned() -> Iterator[None]:
-    """Programs have a poisoned tape."""
+    """Programs have a poisoned tape, or table."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("normexp.program.program.Tape", Poisoned)
+        patch.setattr("normexp.program.compiled.program.Table", PoisonedTable)
         yield
 
 
@@ -96,11 +106,11 @@ def by_autograd(network: Network, batch: Batch, first: int) -> tuple[float, dict
     return loss.item(), dict(zip(learned, grads, strict=True))
 
 
-def check(run: RunConfig, tolerance: float, first: int = 1) -> None:
+def check(run: RunConfig, tolerance: float, first: int = 1, make: type[Program] = Program) -> None:
     """Loss, gradients and running statistics agree on two batches in a row, the second in the buffers of the first."""
     network = network_of(run)
     learned = {name: parameter for name, parameter in network.named_parameters() if parameter.requires_grad}
-    program = Program(network, run.batch, run.seq_len, first)
+    program = make(network, run.batch, run.seq_len, first)
     for number in range(2):
         batch = batch_of(run, number)
         with kept_state(network):

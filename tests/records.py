@@ -25,6 +25,10 @@ ENVIRONMENT = {
     "normexp": "0.1.0",
     "platform": "Linux-6.1-x86_64",
     "cpu_capability": "AVX2",
+    "processor": "a processor",
+    "step": "compiled",
+    "compiler": "c++ 12",
+    "compiler_flags": "-O3",
     "torch_threads": 1,
 }
 

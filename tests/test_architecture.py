@@ -33,6 +33,7 @@ TOUCHES_FILES = {
     "execute.jobs",
     "execute.machine",
     "execute.process",
+    "program.compiled.library",
 }
 LONGEST_FILE = 400
 

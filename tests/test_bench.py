@@ -17,6 +17,7 @@ from normexp.cli.app import app
 from normexp.config.bench import read_model, read_shapes, read_threads
 from normexp.errors import UserError
 from normexp.execute import jobs, machine
+from normexp.program.paths import fastest
 from normexp.results import measured
 from normexp.run import RunConfig
 from normexp.timing import BOTH, FORWARD, STEP, Rounds, Timing, timings
@@ -285,3 +286,24 @@ def test_the_processor_has_a_name(tmp_path: Path) -> None:
     (tmp_path / "cpuinfo").write_text("processor\t: 0\nmodel name\t: Abacus: 9\n")
     assert machine.processor(tmp_path / "cpuinfo") == "Abacus: 9"
     assert machine.processor(tmp_path / "none")
+
+
+class TestPaths:
+    @pytest.mark.parametrize("path", ["autograd", "tape"])
+    def test_says_which_is_in_use_and_why(self, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("NORMEXP_PATH", path)
+        done = CliRunner().invoke(app, ["bench", "--paths", *TINY, "--rounds", "3"])
+        assert done.exit_code == 0, done.output
+        assert f"path in use: {path} (NORMEXP_PATH={path})" in done.output
+        rows = [line.split() for line in done.output.splitlines() if line.split()[:1] in (["autograd"], ["tape"])]
+        assert {row[0]: row[-1] == "yes" for row in rows} == {"autograd": path == "autograd", "tape": path == "tape"}
+
+    def test_the_fastest_is_in_use_by_default(self) -> None:
+        found = fastest()
+        done = CliRunner().invoke(app, ["bench", "--paths", *TINY, "--rounds", "3"])
+        assert f"path in use: {found.path} ({found.why})" in " ".join(done.output.split())
+        assert all(value in done.output for value in found.made_by.values())
+
+    def test_a_step_that_is_not_finite_is_refused(self) -> None:
+        done = CliRunner().invoke(app, ["bench", "--paths", "depth=30", "norm=none", "init_gain=100", "--rounds", "3"])
+        assert done.exit_code == 2 or isinstance(done.exception, UserError)

@@ -13,6 +13,7 @@ from normexp.training.death import REPLAYED_STEPS, locate_step, locate_validatio
 from normexp.training.flat import FlatParameters
 from normexp.training.train import train
 from normexp.training.trainer import Trainer
+from normexp.training.update import CompiledAdam
 
 SMALL = RunConfig(depth=3, width=16, hidden=16, heads=2, vocab=16, batch=8, steps=60, eval_every=20)
 BLOWS_UP = dataclasses.replace(SMALL, norm="none", optimizer="sgd", lr=50.0)
@@ -127,6 +128,7 @@ class TestADyingRun:
 
     def test_counts_the_update_that_broke_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(FlatParameters, "values_finite", lambda flat: False)
+        monkeypatch.setattr(CompiledAdam, "step", lambda adam, lr: False)
         training = train(SMALL)
         assert training.result.death is not None
         assert (training.result.death.step, training.result.death.where) == (1, "param")

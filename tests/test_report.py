@@ -18,7 +18,7 @@ from stored import saved
 from normexp.errors import UserError
 from normexp.execute import worker
 from normexp.plan import Pivot, Published
-from normexp.record import COMPARED
+from normexp.record import COMPARED, STEP
 from normexp.results.store import Store
 from normexp.views import report
 from normexp.views.celltable import reference_losses
@@ -81,7 +81,7 @@ def test_reference_losses_are_told_label_by_label_where_they_differ() -> None:
 
 @pytest.mark.parametrize("name", COMPARED)
 def test_another_environment_is_told_by_the_names_that_workers_store(name: str) -> None:
-    assert set(worker.environment()) == set(made.ENVIRONMENT)
+    assert {*worker.environment(), STEP, "compiler", "compiler_flags"} == set(made.ENVIRONMENT)
     first, second = made.plan({"norm": ["ln", "rms"]}).configs.values()
     other = made.ENVIRONMENT | {name: "other"}
     records = {"a": made.done(first, 1.6), "b": made.done(second, 1.6, environment=other)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 SHAPES = "512x64,512x128,512x1024,64x128x1024"
 FOLDER = "bench"
+PATH_ROUNDS = 25
+"""Steps that are timed by each path, unless the number is given."""
 BUSY = 0.3
 """The load from which on other processes disturb."""
 
@@ -33,10 +35,16 @@ def bench(
         int | None, typer.Option(min=3, max=10**5, help="Measurements of each norm; default: 5 to 100, by time.")
     ] = None,
     steps: Annotated[int, typer.Option(min=0, max=10**5, help="Steps that are timed with each norm; 0: none.")] = 25,
+    paths: Annotated[
+        bool, typer.Option("--paths", help="Time a step by each execution path instead, and say which one is in use.")
+    ] = False,
     out: common.Out = common.OUT,
     plugin: common.Plugins = None,
 ) -> None:
     """Time RMSNorm beside LayerNorm: each norm by itself, and training steps of a network with them."""
+    if paths:
+        _compare_paths(overrides or (), rounds)
+        return
     from normexp.cli.show import show
     from normexp.config.bench import read
     from normexp.execute.jobs import default_jobs
@@ -52,6 +60,25 @@ def bench(
         rows = list(_rows(request, rounds, steps, processors))
         measured.write(folder, "bench", view.to_csv(rows), render(draw(rows)))
     show(*(Uncut(table) for table in view.tables(rows)), f"Files: {folder}")
+
+
+def _compare_paths(overrides: Sequence[str], rounds: int | None) -> None:
+    """Which path steps take on this machine, why, and how long a step takes by each."""
+    from normexp.cli.show import show
+    from normexp.config.bench import read_one
+    from normexp.execute.heap import keep_freed_memory
+    from normexp.program.paths import choose
+    from normexp.training import bench
+    from normexp.views import bench as view
+    from normexp.views.console import Uncut
+
+    config, told = read_one(overrides)
+    choice = choose()
+    keep_freed_memory()
+    seconds = bench.paths(config, rounds or PATH_ROUNDS)
+    show(f"path in use: {choice.path} ({choice.why})")
+    show(*(f"{name.replace('_', ' ')}: {value}" for name, value in choice.made_by.items()), f"machine: {_machine()}")
+    show(Uncut(view.paths(seconds, told, in_use=choice.path)))
 
 
 def _rows(request: Request, rounds: int | None, steps: int, processors: int) -> Iterator[Timing]:

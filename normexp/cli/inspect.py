@@ -47,6 +47,6 @@ def repro(run_id: RunId, out: common.Out = common.OUT, plugin: common.Plugins = 
     stored = replace(stored, traces=curve)
     reproduction.check(stored)
     with stoppable():
-        now = api.run(stored.config, plain=stored.plain)
+        now = api.run(stored.config, path=stored.repeated_by)
     show(stored.run_id, "\n".join(reproduction.verdict(stored, now)))
     raise typer.Exit(0 if reproduction.identical(stored, now) else 1)

@@ -108,7 +108,7 @@ def _trained(store: Store, record: RunRecord) -> Trainer:
         return restore(record.config, weights, str(path))
     assert record.result is not None
     say(f"no weights are stored: training it again, {plural(record.result.steps_done, 'step')}")
-    trainer, stored = retrain(record.config, plain=record.plain), record.result.final_val_loss
+    trainer, stored = retrain(record.config, path=record.repeated_by), record.result.final_val_loss
     loss = trainer.evaluate()
     if stored is not None and repr(loss) != repr(stored):
         say(f"warning: it ends at loss {loss!r}, and its record at {stored!r}; `normexp repro` tells where they part")

@@ -87,6 +87,23 @@ def read_threads(text: str | None, processors: int) -> list[int]:
     return list(dict.fromkeys(int(word) for word in words))
 
 
+def read_one(texts: Sequence[str]) -> tuple[RunConfig, str]:
+    """The config of one network, and its keys in words. Raises UserError."""
+    notes = Notes()
+    values, given = one_network(read_overrides(texts, notes), notes, several="norm")
+    notes.fail_if_any()
+    if len(given) > 1:
+        raise UserError(f"norm={','.join(map(str, given))}: --paths times one network: write one norm")
+    if given:
+        values["norm"] = given[0]
+    try:
+        config = RunConfig(**values)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise UserError(*str(error).splitlines()) from error
+    told: dict[str, Value] = {"depth": config.depth, "width": config.width, "norm": config.norm}
+    return config, values_text(told | values)
+
+
 def read_model(texts: Sequence[str]) -> tuple[dict[str, RunConfig], str]:
     """The configs whose steps are timed in turns, by their norms, and what they have in common in words.
 

@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from normexp.execute.descriptors import open_closed
 from normexp.execute.heap import keep_freed_memory
@@ -26,6 +26,8 @@ MODULES = (
     "normexp.training.train",
     "normexp.execute.child",
 )
+FAULT = 100
+"""The exit code of a child that did not find out what it was asked."""
 WATCH_SECONDS = 0.2
 PR_SET_PDEATHSIG = 1
 """What Linux's prctl is asked for."""
@@ -84,19 +86,41 @@ def _end_with_parent() -> Iterator[None]:
 
 
 def _settle() -> None:
-    """Find out once for all workers whether programs work here; in a child, for autograd is not to be forked."""
-    from normexp.program.program import settle, works
+    """Find out once for all workers which path steps take here."""
+    from normexp.paths import ExecutionPath, requested
+    from normexp.program import paths
+    from normexp.program.compiled.library import UnavailableError, load
 
+    if requested() not in (None, ExecutionPath.COMPILED):
+        return
+    why = ""
+    try:
+        load()  # built and loaded here, so that no worker has to
+    except UnavailableError as fault:
+        why = str(fault)
+    code = _code_of(lambda: list(ExecutionPath).index((paths.without_kernels() if why else paths.fastest()).path))
+    if code < 0 and not why:
+        why = "the compiled kernels crash in the check at the start"
+        code = _code_of(lambda: list(ExecutionPath).index(paths.without_kernels().path))
+    if code in range(len(ExecutionPath)):  # else each worker finds out by itself
+        path = list(ExecutionPath)[code]
+        paths.settle(path, why or paths.REASONS[path])
+
+
+def _code_of(work: Callable[[], int]) -> int:
+    """What `work` returns, or the negative number of the signal that ended it.
+
+    It runs in a child, because a process that has used autograd must not be forked.
+    """
     child = os.fork()
     if not child:
-        code = 1
+        code = FAULT
         _signal_at_parents_end(signal.SIGKILL)
         with contextlib.suppress(BaseException):
-            code = 0 if works() else 1
+            code = work()
         os._exit(code)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if code not in (-signal.SIGKILL, -signal.SIGTERM):  # which come from outside: each worker then finds out by itself
-        settle(code == 0)
+    return FAULT if code in (-signal.SIGKILL, -signal.SIGTERM) else code  # which come from outside
 
 
 def _load() -> None:

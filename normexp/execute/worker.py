@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING
 import normexp
 from normexp import outcome
 from normexp.execute.events import Progress
+from normexp.execute.machine import processor
+from normexp.paths import ExecutionPath
 from normexp.plugins import Plugin, add
-from normexp.record import PLAIN, STEP, Losses, RunRecord, Status
+from normexp.record import STEP, Losses, RunRecord, Status, step_word
 from normexp.run import RunConfig
 
 if TYPE_CHECKING:
@@ -42,7 +44,8 @@ class Job:
     """Train and judge a config: a record that is done, or failed with the traceback as its log; see `attempt`.
 
     The text of `plugins` travels with it. Records bring the trained weights if asked for.
-    With `plain`, autograd makes every step: the reference of the faster one, and equal to it up to rounding.
+    With `plain`, autograd makes every step: the reference of the faster paths, and equal to them up to rounding; `path`
+    names another one than the fastest.
     `losses` are reference losses that the driver has estimated already, by their task. Where someone has the layers
     `watched`, they are measured for every report, not at evaluations alone.
     """
@@ -52,6 +55,7 @@ class Job:
     plain: bool = False
     losses: Mapping[TaskName, Losses] = field(default_factory=dict)
     watched: bool = False
+    path: ExecutionPath | None = None
 
     def __call__(self, config: RunConfig, report: Report) -> RunRecord:
         from normexp.tasks import remember
@@ -59,7 +63,9 @@ class Job:
         for plugin in self.plugins:
             add(plugin)
         remember(self.losses)
-        work = functools.partial(_train, save_weights=self.save_weights, plain=self.plain, watched=self.watched)
+        work = functools.partial(
+            _train, save_weights=self.save_weights, plain=self.plain, watched=self.watched, path=self.path
+        )
         return attempt(work, config, report)
 
 
@@ -104,6 +110,7 @@ def machine() -> Mapping[str, str]:
         "normexp": normexp.__version__,
         "platform": platform.platform(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "processor": processor(),
     }
 
 
@@ -122,7 +129,13 @@ def throttled(report: Report) -> Report:
 
 
 def _train(
-    config: RunConfig, report: Report, *, save_weights: bool = False, plain: bool = False, watched: bool = False
+    config: RunConfig,
+    report: Report,
+    *,
+    save_weights: bool = False,
+    plain: bool = False,
+    watched: bool = False,
+    path: ExecutionPath | None = None,
 ) -> RunRecord:
     from normexp.training.threads import thread_count
     from normexp.training.train import train
@@ -133,7 +146,7 @@ def _train(
     start = time.perf_counter()
     with thread_count(THREADS):
         look_seconds = REPORT_SECONDS if watched else math.inf
-        training = train(config, report=step, plain=plain, look_seconds=look_seconds)
+        training = train(config, report=step, plain=plain, path=path, look_seconds=look_seconds)
         verdict = outcome.judge(training.result, training.traces.evaluations, vocab=config.vocab, steps=config.steps)
         seconds: Mapping[str, float] = {**training.seconds, "total": time.perf_counter() - start}
         return RunRecord(
@@ -144,7 +157,7 @@ def _train(
             traces=training.traces,
             weights=_weights(training, config) if save_weights else None,
             seconds=seconds,
-            environment=environment() | ({STEP: PLAIN} if training.plain else {}),
+            environment=environment() | {STEP: step_word(training.choice.path), **training.choice.made_by},
         )
 
 

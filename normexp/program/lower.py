@@ -26,11 +26,15 @@ class Lowering:
     def module(self, module: nn.Module, x: Value, *shape: int) -> Value:
         """Any module from (n, d) to as many; one without a row here is called on `shape`, by default (b, t, d)."""
         kind = type(module)
-        if kind in NODES and _learns_all(module):
+        if kind in NODES and learns_all(module):
             return NODES[kind](self.tape, module, x)
         if kind in FUNCTIONS and (self.tokens <= LONGEST or kind not in LOOKING_BACK):
             return FUNCTIONS[kind](self, module, x)
         return nodes.foreign(self.tape, module, x, *(shape or (self.batch, self.tokens, x.data.shape[-1])))
+
+    def linear(self, module: nn.Linear, x: Value) -> Value:
+        """A matrix."""
+        return nodes.linear(self.tape, module, x)
 
     def block(self, block: Block, x: Value) -> Value:
         """Both branches."""
@@ -53,7 +57,7 @@ class Lowering:
         return total
 
 
-def _learns_all(module: nn.Module) -> bool:
+def learns_all(module: nn.Module) -> bool:
     """Whether no parameter that its kind has is left out or held fixed: a plugin's norm may be such a one."""
     return all(parameter is not None and parameter.requires_grad for parameter in module._parameters.values())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -12,7 +13,6 @@ from torch.nn import functional
 
 from normexp.nn.network import Network, build
 from normexp.nn.overflow import all_finite
-from normexp.program import nodes
 from normexp.program.lower import Lowering
 from normexp.program.tape import Tape, Value
 from normexp.run import RunConfig
@@ -40,15 +40,13 @@ class Program:
         self.first = first
         self.tokens_bt = torch.zeros(batch, tokens, dtype=torch.long)
         self.targets_n1 = torch.zeros(batch * (tokens - first), 1, dtype=torch.long)
-        self.loss = torch.zeros(1)
-        self.tape = Tape()
-        to = Lowering(self.tape, batch, tokens)
+        to = self._begin(batch, tokens)
         x = self._embed(network)
         for block in network.blocks.values():
             x = to.block(block, x)  # type: ignore[arg-type]
         x = self._counted(to.module(network.final_norm, x))
-        logits = nodes.linear(self.tape, network.head, x)
-        self.logits = logits.keep()
+        logits = to.linear(network.head, x)
+        self.logits_nv = logits.keep()
         self._cross_entropy(logits)
         self.tape.finish()
 
@@ -57,11 +55,23 @@ class Program:
 
         NaN where a statistic of a norm overflowed, or a logit.
         """
+        self._read(batch)
+        self.tape.run()
+        return self._checked_loss()
+
+    def _begin(self, batch: int, tokens: int) -> Lowering:
+        self.tape = Tape()
+        self.loss = torch.zeros(1)
+        return Lowering(self.tape, batch, tokens)
+
+    def _read(self, batch: Batch) -> None:
         self.tokens_bt.copy_(torch.from_numpy(batch.inputs_nt))
         targets_bt = torch.from_numpy(batch.targets_nt)[:, self.first :]
         self.targets_n1.view(targets_bt.shape).copy_(targets_bt)
-        self.tape.run()
-        if self.tape.overflowed() or not all_finite(self.logits):
+
+    def _checked_loss(self) -> float:
+        """The loss of the calls made, NaN where a statistic or a logit overflowed: the loss may hide either."""
+        if self.tape.overflowed() or not all_finite(self.logits_nv):
             return math.nan
         return self.loss.item()
 
@@ -147,12 +157,13 @@ def works() -> bool:
 @functools.cache
 def _works() -> bool:
     try:
-        return all(map(_agrees, CHECKED))
+        return all(map(agrees, CHECKED))
     except (AttributeError, RuntimeError, TypeError, ValueError):
         return False
 
 
-def _agrees(run: RunConfig) -> bool:
+def agrees(run: RunConfig, make: Callable[[Network, int, int, int], Program] = Program) -> bool:
+    """Whether loss and gradients of a run's network are those of autograd, up to rounding."""
     network = build(run)
     with torch.no_grad():
         for parameter in network.parameters():
@@ -165,7 +176,7 @@ def _agrees(run: RunConfig) -> bool:
         grads = torch.autograd.grad(loss, list(network.parameters()))
     for parameter in network.parameters():
         parameter.grad = torch.zeros_like(parameter)
-    found = Program(network, run.batch, run.seq_len, run.order)(Batch(tokens_bt.numpy(), targets_bt.numpy()))
+    found = make(network, run.batch, run.seq_len, run.order)(Batch(tokens_bt.numpy(), targets_bt.numpy()))
     pairs = zip(network.parameters(), grads, strict=True)
     close = (torch.allclose(one.grad, other, rtol=1e-3, atol=1e-6) for one, other in pairs if one.grad is not None)
     return abs(found - loss.item()) < 1e-4 and all(close)

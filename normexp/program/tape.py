@@ -100,12 +100,16 @@ class Tape:
         part = self.take(*value.data.shape)
         write(part)
         if self._shared(value.grad):
-            self.call(part.add_, value.grad)
+            self.add(part, value.grad)
             self.put(value.grad)
             value.grad = part
         else:
-            self.call(value.grad.add_, part)
+            self.add(value.grad, part)
             self.put(part)
+
+    def add(self, total: Tensor, part: Tensor) -> None:
+        """Add a buffer to another one."""
+        self.call(total.add_, part)
 
     def give_late(self, value: Value, read: Callable[[], Tensor]) -> None:
         """Add to a value's gradient a tensor that is another one at every step."""

@@ -13,12 +13,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from normexp.errors import UserError
 from normexp.nn.rmsnorm import RMSNorm
+from normexp.paths import ExecutionPath
+from normexp.program.paths import fastest
 from normexp.run import RunConfig
 from normexp.tasks import Batch
 from normexp.timing import BOTH, FORWARD, STEP, Rounds
@@ -36,6 +39,7 @@ STILL = 1e-12
 """A learning rate that changes no parameter: a network that would die skips no update."""
 
 Call = Callable[[], object]
+Name = TypeVar("Name", bound=str)
 
 
 class HandwrittenRMSNorm(nn.Module):
@@ -99,8 +103,8 @@ def interleaved(calls: Mapping[str, Call], rounds: int | None) -> dict[str, list
     return _in_turns({name: lambda call=call: _seconds(call, repeats) for name, call in calls.items()}, rounds)  # type: ignore[misc]
 
 
-def _in_turns(measure: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {name: [] for name in measure}
+def _in_turns(measure: Mapping[Name, Callable[[], float]], rounds: int) -> dict[Name, list[float]]:
+    found: dict[Name, list[float]] = {name: [] for name in measure}
     order, names = random.Random(0), list(measure)
     for _ in range(rounds):
         order.shuffle(names)
@@ -136,6 +140,25 @@ def steps(configs: Mapping[str, RunConfig], rounds: int, where: str) -> Rounds:
         seconds = _in_turns({norm: _stepper(trainer, batches) for norm, trainer in trainers.items()}, rounds)
     parameters = {norm: parameter_count(trainer.network) for norm, trainer in trainers.items()}
     return Rounds(part=STEP, where=where, threads=1, seconds=seconds, parameters=parameters)
+
+
+def paths(config: RunConfig, rounds: int) -> dict[ExecutionPath, list[float]]:
+    """Seconds of training steps on one thread by every path that works here, in turns, on the same batches.
+
+    Raises UserError where a step of the config is non-finite from the start.
+    """
+    found = fastest().path
+    working = [path for path in ExecutionPath if path is not ExecutionPath.COMPILED or path is found]
+    working = working if found is not ExecutionPath.AUTOGRAD else [found]
+    trainers = {path: Trainer(replace(config, lr=STILL), path=path) for path in working}
+    batches = next(iter(trainers.values())).task.batches(config.seed, config.batch)
+    with thread_count(1):
+        for path, trainer in trainers.items():
+            for batch in itertools.islice(batches, WARMUP_STEPS):
+                bad = trainer.step(1, batch).bad
+                if bad is not None:
+                    raise UserError(f"a step by {path} cannot be timed: its {bad} is non-finite from the start")
+        return _in_turns({path: _stepper(trainer, batches) for path, trainer in trainers.items()}, rounds)
 
 
 def _stepper(trainer: Trainer, batches: Iterator[Batch]) -> Callable[[], float]:

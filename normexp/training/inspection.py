@@ -144,7 +144,7 @@ def _own_step(trainer: Trainer, number: int) -> bool:
     used, trainer.optimizer = trainer.optimizer, make_optimizer(trainer.config, trainer.flat)
     finite = trainer.update(rate(number, trainer.config), trainer.flat.grad_norm())
     trainer.optimizer = used
-    return finite
+    return all(finite)
 
 
 def _sgd_step(network: Network) -> bool:

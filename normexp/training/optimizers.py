@@ -29,9 +29,12 @@ SAFE_GRADIENT = 1e18
 
 
 class Optimizer(Protocol):
-    """Makes one update from the gradients that are there, whose norm `finite` is told afterwards."""
+    """Makes one update from the gradients that are there, whose norm `finite` is told afterwards.
 
-    def step(self, lr: float) -> None: ...
+    `step` says whether every parameter is finite, if it looked.
+    """
+
+    def step(self, lr: float) -> bool | None: ...
 
     def finite(self, grad_norm: float) -> bool:
         """Whether the state is finite after a step. A second moment that is not makes every later update 0."""
@@ -104,9 +107,11 @@ OPTIMIZERS: Mapping[str, Callable[[Parts, RunConfig], Optimizer]] = MappingProxy
 )
 
 
-def make_optimizer(config: RunConfig, flat: FlatParameters) -> Optimizer:
-    """The config's optimizer over the flat parameters; `weight_decay` falls on matrices alone."""
-    return OPTIMIZERS[config.optimizer](list(zip(flat.groups, (config.weight_decay, 0.0), strict=True)), config)
+def make_optimizer(
+    config: RunConfig, flat: FlatParameters, table: Mapping[str, Callable[[Parts, RunConfig], Optimizer]] = OPTIMIZERS
+) -> Optimizer:
+    """The config's optimizer of a table, over the flat parameters; `weight_decay` falls on matrices alone."""
+    return table[config.optimizer](list(zip(flat.groups, (config.weight_decay, 0.0), strict=True)), config)
 
 
 def _cosine(update: int, config: RunConfig) -> float:

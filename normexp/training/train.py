@@ -12,6 +12,8 @@ from functools import partial
 import torch
 
 from normexp.nn.network import Network
+from normexp.paths import ExecutionPath
+from normexp.program.paths import Choice
 from normexp.record import CurveRow, Death, Result, SignalRow, Traces
 from normexp.run import RunConfig
 from normexp.tasks import Batch
@@ -28,11 +30,11 @@ Report = Callable[[int, float, float, tuple[float, ...]], None]
 class Training:
     """Numbers, traces, the network as it ended, and the seconds that each part took: data, steps, eval, replay.
 
-    `plain`: autograd made every step.
+    `choice` is the path by which the steps were made, and why.
     """
 
     network: Network
-    plain: bool
+    choice: Choice
     result: Result
     traces: Traces
     seconds: Mapping[str, float]
@@ -94,21 +96,28 @@ class _Session:
 
 
 def train(
-    config: RunConfig, *, report: Report | None = None, plain: bool = False, look_seconds: float = math.inf
+    config: RunConfig,
+    *,
+    report: Report | None = None,
+    plain: bool = False,
+    path: ExecutionPath | None = None,
+    look_seconds: float = math.inf,
 ) -> Training:
-    """Train the config's network on the calling thread, `plain` as Trainer has it.
+    """Train the config's network on the calling thread; `plain` and `path` as Trainer has them.
 
     For reports the stream is measured at evaluations, and once more where so many seconds have gone by since.
     Raises ValueError where the task has nothing to learn or an infinite reference loss.
     """
     with seeded(config):
-        return _train(config, report, plain, look_seconds)
+        return _train(config, report, partial(Trainer, plain=plain, path=path), look_seconds)
 
 
-def _train(config: RunConfig, report: Report | None, plain: bool, look_seconds: float) -> Training:
+def _train(
+    config: RunConfig, report: Report | None, make: Callable[[RunConfig], Trainer], look_seconds: float
+) -> Training:
     watch = _Watch()
     with watch.part("data"):
-        session = _Session(Trainer(config, plain=plain), watch)
+        session = _Session(make(config), watch)
         session.trainer.task.check()
         batches = session.trainer.task.batches(config.seed, config.batch)
     val_loss, death = session.evaluate(0)
@@ -130,11 +139,11 @@ def _train(config: RunConfig, report: Report | None, plain: bool, look_seconds: 
                 session.look()
             report(number, step.loss, step.grad_norm, session.stream_rms)
     with watch.part("replay"):
-        death_layers = replay(config, death, partial(Trainer, plain=plain)) if death is not None and number > 0 else []
+        death_layers = replay(config, death, make) if death is not None and number > 0 else []
     traces = Traces(curve=session.curve, layers=session.layers, death_layers=death_layers)
     return Training(
         network=session.trainer.network,
-        plain=session.trainer.plain,
+        choice=session.trainer.choice,
         result=_result(session, traces, death),
         traces=traces,
         seconds=watch.seconds,

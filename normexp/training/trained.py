@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
+from normexp.paths import ExecutionPath
 from normexp.run import RunConfig
 from normexp.training.state import seeded
 from normexp.training.trainer import Trainer
@@ -16,13 +17,13 @@ def restore(config: RunConfig, weights: bytes, origin: str) -> Trainer:
     return Trainer(config, network)
 
 
-def retrain(config: RunConfig, *, plain: bool = False) -> Trainer:
-    """Train the config's network again, without evaluations, to its last step or its death; `plain` as Trainer has it.
+def retrain(config: RunConfig, *, path: ExecutionPath | None = None) -> Trainer:
+    """Train the config's network again, without evaluations, to its last step or its death; `path` as Trainer has it.
 
     The same config gives the same network on the same machine.
     """
     with seeded(config):
-        trainer = Trainer(config, plain=plain)
+        trainer = Trainer(config, path=path)
         batches = trainer.task.batches(config.seed, config.batch)
         for number, batch in enumerate(islice(batches, config.steps), start=1):
             if trainer.step(number, batch).bad is not None:

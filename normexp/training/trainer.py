@@ -12,15 +12,23 @@ from torch.nn import functional
 from normexp.nn.network import Network, build
 from normexp.nn.overflow import all_finite
 from normexp.nn.precision import logits
-from normexp.program.program import Program, works
+from normexp.paths import ExecutionPath
+from normexp.program.compiled.program import CompiledProgram
+from normexp.program.paths import Choice, choose, chosen
+from normexp.program.program import Program
 from normexp.run import RunConfig
 from normexp.tasks import Batch, Task
 from normexp.training.flat import FlatParameters
-from normexp.training.optimizers import make_optimizer, rate
+from normexp.training.optimizers import OPTIMIZERS, make_optimizer, rate
 from normexp.training.state import seeded
+from normexp.training.update import COMPILED_OPTIMIZERS, compiled_grad_norm
 
 EVALUATED = 128
 """Sequences of the validation set that pass through the network at a time: few enough for the processor's caches."""
+
+
+SUSPECT = 1e15
+"""A loss or gradient norm from which on autograd decides: something may have overflowed there, and not in a program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +48,30 @@ class Step:
 class Trainer:
     """Network, parameters, optimizer and task of one config. Steps are counted from 1.
 
-    `network` is one of the config's to go on with; by default, a fresh one. With `plain`, autograd computes every
-    gradient; else a program does, with the same result up to rounding.
+    `network` is one of the config's to go on with; by default, a fresh one. `path` computes the gradients, by default
+    the fastest path that works here; `plain` is short for autograd, which also makes every step in 16 bits. All paths
+    give the same result up to rounding.
     """
 
-    def __init__(self, config: RunConfig, network: Network | None = None, *, plain: bool = False) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        network: Network | None = None,
+        *,
+        plain: bool = False,
+        path: ExecutionPath | None = None,
+    ) -> None:
         self.config = config
-        self._by_program = not plain and config.dtype == "float32" and works()
+        self.choice = _choice(config, ExecutionPath.AUTOGRAD if plain else path)
+        self._by_program = self.choice.path is not ExecutionPath.AUTOGRAD
+        self._compiled = self.choice.path is ExecutionPath.COMPILED
         self._programs: dict[tuple[int, int], Program] = {}
         self.task = Task(config)
         self.network = network or build(config)
         self._random = torch.get_rng_state()
         self._statistics = tuple(self.network.buffers())
         self.flat = FlatParameters(self.network)
-        self.optimizer = make_optimizer(config, self.flat)
+        self.optimizer = make_optimizer(config, self.flat, COMPILED_OPTIMIZERS if self._compiled else OPTIMIZERS)
         self.validation = self.task.validation
         few = slice(0, config.batch)
         self.signal_batch = Batch(self.validation.inputs_nt[few], self.validation.targets_nt[few])
@@ -85,12 +103,15 @@ class Trainer:
         if not self._by_program:
             return self.backward(batch), self.flat.grad_norm()
         before = [buffer.clone() for buffer in self._statistics]
-        found = self._program(batch)(batch), self.flat.grad_norm()
-        if all(map(math.isfinite, found)):
+        found = self._program(batch)(batch), self._grad_norm()
+        if all(abs(value) < SUSPECT for value in found):
             return found
         for buffer, values in zip(self._statistics, before, strict=True):
             buffer.copy_(values)
         return self.again(batch), self.flat.grad_norm()
+
+    def _grad_norm(self) -> float:
+        return compiled_grad_norm(self.flat) if self._compiled else self.flat.grad_norm()
 
     def again(self, batch: Batch) -> float:
         """As `backward`, with the random numbers that the last `gradients` drew."""
@@ -101,7 +122,8 @@ class Trainer:
         """The program for batches of this shape."""
         count, tokens = batch.inputs_nt.shape
         if (count, tokens) not in self._programs:
-            self._programs[count, tokens] = Program(self.network, count, tokens, self.task.first)
+            make = CompiledProgram if self._compiled else Program
+            self._programs[count, tokens] = make(self.network, count, tokens, self.task.first)
         return self._programs[count, tokens]
 
     def step(self, number: int, batch: Batch) -> Step:
@@ -112,14 +134,14 @@ class Trainer:
             return Step(number, lr, loss, grad_norm, "loss")
         if not math.isfinite(grad_norm):
             return Step(number, lr, loss, grad_norm, "grad")
-        finite = self.update(lr, grad_norm)
-        bad = "param" if not self.flat.values_finite() else None if finite else "optimizer"
+        values_finite, state_finite = self.update(lr, grad_norm)
+        bad = "param" if not values_finite else None if state_finite else "optimizer"
         return Step(number, lr, loss, grad_norm, bad)
 
-    def update(self, lr: float, grad_norm: float) -> bool:
+    def update(self, lr: float, grad_norm: float) -> tuple[bool, bool]:
         """Clip the gradients, whose norm is given, and let the optimizer make its step.
 
-        Returns whether the optimizer's state is finite.
+        Returns whether every parameter is finite, and whether the optimizer's state is.
         """
         clip = self.config.clip
         if clip and grad_norm > clip:
@@ -127,23 +149,48 @@ class Trainer:
             tiny = clip / grad_norm < torch.finfo(torch.float32).tiny
             for factor in (math.sqrt(clip / grad_norm),) * 2 if tiny else (clip / grad_norm,):
                 self.flat.grads.mul_(factor)
-        self.optimizer.step(lr)
-        return self.optimizer.finite(min(grad_norm, clip) if clip else grad_norm)
+        values_finite = self.optimizer.step(lr)
+        if values_finite is None:
+            values_finite = self.flat.values_finite()
+        return values_finite, self.optimizer.finite(min(grad_norm, clip) if clip else grad_norm)
 
-    @property
-    def plain(self) -> bool:
-        """Whether autograd makes every step: where that was asked for, in 16 bits, and where programs do not work."""
-        return not self._by_program
-
-    @torch.no_grad()
     def evaluate(self) -> float:
         """Validation loss, in nats. Random numbers are drawn as by every other evaluation, and for it alone."""
+        if self._compiled:
+            loss = self._evaluate_compiled()
+            if loss is not None and abs(loss) < SUSPECT:
+                return loss
+        return self._evaluate_modules()
+
+    def _evaluate_compiled(self) -> float | None:
+        """By the forward calls of the program for training, which has its buffers; None where it computes otherwise."""
+        inputs_nt, targets_nt, size = self.validation.inputs_nt, self.validation.targets_nt, self.config.batch
+        if len(inputs_nt) % size:
+            return None
+        losses = []
+        for start in range(0, len(inputs_nt), size):
+            batch = Batch(inputs_nt[start : start + size], targets_nt[start : start + size])
+            program = self._program(batch)
+            if not isinstance(program, CompiledProgram) or not program.evaluates:
+                return None
+            losses.append(program.loss_alone(batch))
+        return math.fsum(losses) / len(losses)
+
+    @torch.no_grad()
+    def _evaluate_modules(self) -> float:
         self.network.eval()
         parts = torch.split(torch.from_numpy(self.validation.inputs_nt), EVALUATED)
         with seeded(self.config):
             logits_btv = torch.cat([logits(self.network, tokens_bt, self.config) for tokens_bt in parts])
         self.network.train()
         return self._loss(logits_btv, self.validation).item()
+
+
+def _choice(config: RunConfig, path: ExecutionPath | None) -> Choice:
+    """The path of a run's steps: programs compute in float32."""
+    if config.dtype != "float32":
+        return Choice(ExecutionPath.AUTOGRAD, f"programs compute in float32, not in {config.dtype}")
+    return choose() if path is None else chosen(path)
 
 
 def parameter_count(network: nn.Module) -> int:

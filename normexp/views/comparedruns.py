@@ -62,8 +62,8 @@ class RunComparison:
 def compare(a: RunRecord, b: RunRecord) -> RunComparison:
     """Compare two records with their traces."""
     keys = ((name, getattr(a.config, name), getattr(b.config, name)) for name in KEYS)
-    names = dict.fromkeys([*a.environment, *b.environment])
-    made = ((name, a.environment.get(name, "unknown"), b.environment.get(name, "unknown")) for name in names)
+    names = dict.fromkeys([*a.made_with, *b.made_with])
+    made = ((name, a.made_with.get(name, "unknown"), b.made_with.get(name, "unknown")) for name in names)
     return RunComparison(
         a=a,
         b=b,

@@ -131,7 +131,7 @@ def _keys(a: Side, b: Side) -> tuple[Differing, ...]:
 
 def _environment(a: Side, b: Side) -> tuple[Differing, ...]:
     found = []
-    names = dict.fromkeys(name for side in (a, b) for record in side.records.values() for name in record.environment)
+    names = dict.fromkeys(name for side in (a, b) for record in side.records.values() for name in record.made_with)
     for name in names:
         ours, theirs = _made_with(a, name), _made_with(b, name)
         if ours and theirs and set(ours) != set(theirs):
@@ -141,7 +141,7 @@ def _environment(a: Side, b: Side) -> tuple[Differing, ...]:
 
 def _made_with(side: Side, name: str) -> tuple[Value, ...]:
     ended = [side.records[point.config.run_id] for point in side.points if point.config.run_id in side.records]
-    return tuple(dict.fromkeys(record.environment[name] for record in ended if name in record.environment))
+    return tuple(dict.fromkeys(record.made_with[name] for record in ended if name in record.made_with))
 
 
 def _changes(a: Side, b: Side, pairs: Sequence[Pair]) -> tuple[Change, ...]:

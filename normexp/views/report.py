@@ -194,7 +194,7 @@ def warnings(records: Mapping[str, RunRecord], strays: list[str]) -> list[str]:
     if stale:
         told.append(f"{plural(stale, 'run')} stale: this version gives other numbers; --refresh runs them again")
     for name in COMPARED:
-        found = sorted({str(record.environment[name]) for record in records.values() if name in record.environment})
+        found = sorted({str(record.made_with[name]) for record in records.values() if name in record.made_with})
         if len(found) > 1:
             told.append(f"runs were made with different {name}: {listed(found)}")
     if strays:

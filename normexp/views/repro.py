@@ -63,9 +63,9 @@ def verdict(stored: RunRecord, now: RunRecord) -> list[str]:
         lines = [f"differs first at step {found.first_difference}: {values}"]
     if found.norms_lacking:
         lines[0] += "; gradient norms are not stored (packing leaves them out) and were not compared"
-    names = sorted({*stored.environment, *now.environment})
+    names = sorted({*stored.made_with, *now.made_with})
     for name in names:
-        then, today = stored.environment.get(name, "unknown"), now.environment.get(name, "unknown")
+        then, today = stored.made_with.get(name, "unknown"), now.made_with.get(name, "unknown")
         lines.append(f"  {name}: {then}" if then == today else f"  {name}: {then} stored, {today} now")
     if stored.numerics != now.numerics:
         lines.append(f"  numerics: {stored.numerics} stored, {now.numerics} now: other losses are to be expected")
