@@ -48,7 +48,8 @@ class Program:
             x = to.block(block, x)  # type: ignore[arg-type]
         x = self._counted(to.module(network.final_norm, x))
         logits = nodes.linear(self.tape, network.head, x)
-        self.logits = logits.keep()
+        self.logits, self.squares = logits.keep().view(-1), torch.zeros(())
+        self.tape.call(torch.dot, self.logits, self.logits, out=self.squares)
         self._cross_entropy(logits)
         self.tape.finish()
 
@@ -61,9 +62,8 @@ class Program:
         targets_bt = torch.from_numpy(batch.targets_nt)[:, self.first :]
         self.targets_n1.view(targets_bt.shape).copy_(targets_bt)
         self.tape.run()
-        if self.tape.overflowed() or not all_finite(self.logits):
-            return math.nan
-        return self.loss.item()
+        finite = math.isfinite(self.squares.item()) or all_finite(self.logits)
+        return self.loss.item() if finite and not self.tape.overflowed() else math.nan
 
     def _embed(self, network: Network) -> Value:
         tape = self.tape
