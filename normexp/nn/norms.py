@@ -60,7 +60,9 @@ class BatchNorm(nn.BatchNorm1d):
 
     def checked(self, y: Tensor) -> Tensor:
         """The output, NaN once a running statistic is not finite."""
-        return y if all_finite(self.running_mean) and all_finite(self.running_var) else y * math.nan
+        mean, var = self.running_mean, self.running_var
+        finite = math.isfinite(float(torch.dot(mean, var))) or (all_finite(mean) and all_finite(var))
+        return y if finite else y * math.nan
 
 
 class RoundedBatchNorm(BatchNorm):

@@ -39,22 +39,17 @@ def layer_norm(tape: Tape, module: nn.LayerNorm, x: Value) -> Value:
     """LayerNorm by torch's own kernels, forward and backward."""
     weight, bias, shape = tape.parameter(module.weight), tape.parameter(module.bias), module.normalized_shape
     y, inputs = tape.value(*x.data.shape), x.keep()
-    statistics: list[Tensor] = []
-    layer_norm_backward = torch.ops.aten.native_layer_norm_backward.default
-
-    def forward() -> None:
-        normed, *statistics[:] = torch.native_layer_norm(inputs, shape, weight.data, bias.data, module.eps)
-        y.data.copy_(normed)
-
-    tape.call(forward)
-    tape.watch(lambda: statistics[1])
+    inverse = tape.inverse_root(*inputs.shape[:-1], 1)
+    mean = torch.zeros_like(inverse)
+    outputs = {"out0": y.data, "out1": mean, "out2": inverse}
+    kernels = torch.ops.aten
+    tape.call(kernels.native_layer_norm.out, inputs, shape, weight.data, bias.data, module.eps, **outputs)
 
     def backward(grad: Tensor) -> None:
         grads: list[Tensor] = []
 
         def kernel() -> None:
-            mean, inverse = statistics
-            grads[:] = layer_norm_backward(
+            grads[:] = kernels.native_layer_norm_backward.default(
                 grad, inputs, shape, mean, inverse, weight.data, bias.data, [True, True, True]
             )
 
@@ -70,12 +65,11 @@ def rms_norm(tape: Tape, module: RMSNorm, x: Value) -> Value:
     """RMSNorm, forward and backward as in `normexp.nn.rmsnorm`."""
     weight, width = tape.parameter(module.weight), x.data.shape[-1]
     y, inputs = tape.value(*x.data.shape), x.keep()
-    inverse = torch.zeros(*inputs.shape[:-1], 1)
+    inverse = tape.inverse_root(*inputs.shape[:-1], 1)
     eps = torch.tensor(module.eps)
     tape.call(torch.linalg.vector_norm, inputs, dim=-1, keepdim=True, out=inverse)
     tape.call(torch.addcmul, eps, inverse, inverse, value=1 / width, out=inverse)
     tape.call(inverse.rsqrt_)
-    tape.watch(lambda: inverse)
     tape.call(torch.mul, inputs, inverse, out=y.data)
     tape.call(y.data.mul_, weight.data)
     zero = torch.zeros_like(inverse)

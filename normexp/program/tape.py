@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from functools import partial
@@ -10,6 +11,9 @@ import torch
 from torch import Tensor
 
 from normexp.program.arena import Arena
+
+ROOTS = 2**14
+"""Inverse roots that are looked at together."""
 
 Call = Callable[[], object]
 Write = Callable[[Tensor], object]
@@ -54,20 +58,26 @@ class Tape:
         self._free: dict[tuple[int, ...], list[Tensor]] = defaultdict(list)
         self._holders: Counter[Tensor] = Counter()
         self._parameters: dict[Tensor, Value] = {}
-        self._inverse_roots: list[Callable[[], Tensor]] = []
+        self._roots: list[Tensor] = []
+        self._roots_left = 0
 
     def call(self, function: Callable[..., object], *args: object, **options: object) -> None:
         """Add one call."""
         self.calls.append(partial(function, *args, **options))
 
-    def watch(self, inverse_root: Callable[[], Tensor]) -> None:
-        """Have `overflowed` look at the inverse root of a norm's statistic: it is 0 only where that is infinite."""
-        self._inverse_roots.append(inverse_root)
+    def inverse_root(self, *shape: int) -> Tensor:
+        """A buffer of its own for the inverse root of a norm's statistic, which is 0 only where that overflowed."""
+        count = math.prod(shape)
+        if self._roots_left < count:
+            self._roots_left = max(count, ROOTS)
+            self._roots.append(torch.ones(self._roots_left))
+        start = len(self._roots[-1]) - self._roots_left
+        self._roots_left -= count
+        return self._roots[-1][start : start + count].view(shape)
 
     def overflowed(self) -> bool:
         """Whether a statistic overflowed in the last run."""
-        watched = [inverse_root().view(-1) for inverse_root in self._inverse_roots]
-        return bool(watched) and not float(torch.cat(watched).amin()) > 0
+        return not all(float(roots.amin()) > 0 for roots in self._roots)
 
     def value(self, *shape: int) -> Value:
         """A value with a buffer from the pool."""
