@@ -59,8 +59,12 @@ SURROUNDINGS: dict[str, tuple[dict[str, str | None], str]] = {
     ),
     "coloured by force, in cp1252, without a home, its temporary folder gone": (
         {
-            **{"FORCE_COLOR": "1", "TERM": "xterm", "PYTHONIOENCODING": "cp1252"},
-            **{**NO_CACHE, "HOME": None, "TMPDIR": "/nonexistent"},
+            "FORCE_COLOR": "1",
+            "TERM": "xterm",
+            "PYTHONIOENCODING": "cp1252",
+            **NO_CACHE,
+            "HOME": None,
+            "TMPDIR": "/nonexistent",
         },
         "< /dev/null",
     ),
