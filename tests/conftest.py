@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,10 @@ settings.register_profile("suite", derandomize=True)
 settings.register_profile("search")
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 """The same examples every time; HYPOTHESIS_PROFILE=search looks for others."""
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell that starts pytest in the background makes it ignore Ctrl-C, and with it each program that tests start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -192,7 +192,7 @@ STEPS, LAYERS = 6, 2
 def small(text: str, *, whole: bool = False) -> str:
     """The text of a config with few layers, steps, seeds, and rows of its table; its columns stay.
 
-    `whole`: with all of its points, of few steps.
+    `whole`: with every value but the seeds, of which it has one, and few steps.
     """
     config = _numbers(yaml.safe_load(text))
     rows = config.get("table", {}).get("rows", ())
@@ -202,6 +202,7 @@ def small(text: str, *, whole: bool = False) -> str:
         base, grid = part.get("base", {}), part.get("grid", {})
         base.update({key: STEPS for key in ("steps", "eval_every") if key in base})
         if whole:
+            grid.update({"seed": grid["seed"][:1]} if "seed" in grid else {})
             continue
         base.update({key: LAYERS for key in ("depth",) if key in base})
         base.update({key: most for key, most in SIZES.items() if base.get(key, 0) > most})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 300.0
 """How long a test waits before it takes what it waits for as not coming."""
 HOURS = 3 * 3600
 """Seconds of work that does not end by itself while a test runs."""
