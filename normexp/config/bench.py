@@ -93,7 +93,8 @@ def read_one(texts: Sequence[str]) -> tuple[RunConfig, str]:
     notes.fail_if_any()
     if len(given) > 1:
         raise UserError(f"norm={','.join(map(str, given))}: --paths times one network: write one norm")
-    values |= {"norm": norm for norm in given}
+    if given:
+        values["norm"] = given[0]
     try:
         config = RunConfig(**values)  # type: ignore[arg-type]
     except ValueError as error:
