@@ -26,6 +26,7 @@ from normexp.program.compiled.table import JoinedRows
 from normexp.program.lower import LONGEST
 from normexp.run import MIXERS, QK_NORMS, RunConfig
 from normexp.schemes import SCHEMES
+from normexp.training.death import training_signal
 from normexp.training.trainer import Trainer
 
 pytestmark = needs_compiler
@@ -234,3 +235,29 @@ def test_a_batch_of_a_program_is_read_anew_each_time() -> None:
     losses = [program(batch_of(run, number)) for number in (0, 1, 0)]
     assert losses[0] == losses[2] != losses[1]
     assert program.loss_alone(batch_of(run, 1)) == losses[1]
+
+
+@pytest.mark.parametrize("norm", ["ln", "bn", "none"])
+def test_the_signal_of_the_layers_is_that_of_autograd(norm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = small(norm=norm, qk_norm="rms")
+    found = []
+    for path in (ExecutionPath.COMPILED, ExecutionPath.AUTOGRAD):
+        trainer = Trainer(run, path=path)
+        before = [buffer.clone() for buffer in trainer.network.buffers()]
+        if path is ExecutionPath.COMPILED:
+            monkeypatch.setattr(trainer, "backward", lambda batch: pytest.fail("autograd was asked"))
+        found.append(training_signal(trainer, 1, trainer.signal_batch))
+        assert all(torch.equal(one, other) for one, other in zip(before, trainer.network.buffers(), strict=True))
+    names = [[(row.layer, row.part, row.quantity) for row in rows] for rows in found]
+    assert names[0] == names[1]
+    assert [row.value for row in found[0]] == pytest.approx([row.value for row in found[1]], rel=1e-4, abs=1e-6)
+
+
+def test_a_signal_that_is_not_finite_is_autograds() -> None:
+    run = small(norm="none")
+    found = []
+    for path in (ExecutionPath.COMPILED, ExecutionPath.AUTOGRAD):
+        trainer = Trainer(run, path=path)
+        trainer.flat.values.mul_(1e25)
+        found.append([repr(row) for row in training_signal(trainer, 1, trainer.signal_batch)])
+    assert found[0] == found[1]
