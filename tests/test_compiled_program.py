@@ -19,11 +19,14 @@ from normexp import plugins
 from normexp.norms import NORMS
 from normexp.paths import ExecutionPath
 from normexp.program import nodes
-from normexp.program.compiled.lower import FUNCTIONS, HEAD_NORMS, MOST_FEATURES, ROWS
+from normexp.program.compiled.library import load
+from normexp.program.compiled.lower import FUNCTIONS, HEAD_NORMS, LANES, MOST_FEATURES, ROWS
 from normexp.program.compiled.program import COMPILED_CHECKED, CompiledProgram
+from normexp.program.compiled.table import JoinedRows
 from normexp.program.lower import LONGEST
 from normexp.run import MIXERS, QK_NORMS, RunConfig
 from normexp.schemes import SCHEMES
+from normexp.training.death import training_signal
 from normexp.training.trainer import Trainer
 
 pytestmark = needs_compiler
@@ -37,11 +40,10 @@ def check_compiled(run: RunConfig, first: int = 1) -> None:
 
 
 def calls_of_others(run: RunConfig) -> int:
-    """How many calls of a network's program are not a table of kernels."""
+    """How many calls of a network's program are none of kernels, nor products of a processor with short registers."""
     calls = CompiledProgram(network_of(run), run.batch, run.seq_len, 1).tape.calls
-    return sum("rows" not in vars(call) for call in calls if hasattr(call, "__dict__")) + sum(
-        not hasattr(call, "__dict__") for call in calls
-    )
+    products = () if load().functions.lanes() >= LANES else (torch.mm, torch.addmm, torch.sum)
+    return sum(not isinstance(call, JoinedRows) and getattr(call, "func", None) not in products for call in calls)
 
 
 @pytest.mark.parametrize("mixer", MIXERS)
@@ -157,7 +159,8 @@ class TestProducts:
     def test_large_ones_are_left_to_aten(self) -> None:
         run = small(width=64, hidden=4096, heads=1, depth=1)
         check_compiled(run)
-        assert calls_of_others(run)
+        if load().functions.lanes() >= LANES:
+            assert calls_of_others(run)
 
     def test_all_of_them_without_wide_registers(self, monkeypatch: pytest.MonkeyPatch) -> None:
         called = []
@@ -232,3 +235,29 @@ def test_a_batch_of_a_program_is_read_anew_each_time() -> None:
     losses = [program(batch_of(run, number)) for number in (0, 1, 0)]
     assert losses[0] == losses[2] != losses[1]
     assert program.loss_alone(batch_of(run, 1)) == losses[1]
+
+
+@pytest.mark.parametrize("norm", ["ln", "bn", "none"])
+def test_the_signal_of_the_layers_is_that_of_autograd(norm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = small(norm=norm, qk_norm="rms")
+    found = []
+    for path in (ExecutionPath.COMPILED, ExecutionPath.AUTOGRAD):
+        trainer = Trainer(run, path=path)
+        before = [buffer.clone() for buffer in trainer.network.buffers()]
+        if path is ExecutionPath.COMPILED:
+            monkeypatch.setattr(trainer, "backward", lambda batch: pytest.fail("autograd was asked"))
+        found.append(training_signal(trainer, 1, trainer.signal_batch))
+        assert all(torch.equal(one, other) for one, other in zip(before, trainer.network.buffers(), strict=True))
+    names = [[(row.layer, row.part, row.quantity) for row in rows] for rows in found]
+    assert names[0] == names[1]
+    assert [row.value for row in found[0]] == pytest.approx([row.value for row in found[1]], rel=1e-4, abs=1e-6)
+
+
+def test_a_signal_that_is_not_finite_is_autograds() -> None:
+    run = small(norm="none")
+    found = []
+    for path in (ExecutionPath.COMPILED, ExecutionPath.AUTOGRAD):
+        trainer = Trainer(run, path=path)
+        trainer.flat.values.mul_(1e25)
+        found.append([repr(row) for row in training_signal(trainer, 1, trainer.signal_batch)])
+    assert found[0] == found[1]

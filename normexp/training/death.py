@@ -116,5 +116,5 @@ def replay(config: RunConfig, death: Death, make: Callable[[RunConfig], Trainer]
 def training_signal(trainer: Trainer, step: int, batch: Batch) -> list[SignalRow]:
     """The layers' signal on a batch as in a training step, which draws the same random numbers after this."""
     with kept_state(trainer.network), forward_signal(trainer.network) as signal:
-        trainer.backward(batch)
+        trainer.pass_through(batch)
     return signal_rows(step, signal | {"grad_norm": gradient_sizes(trainer.network), **mode_signal(trainer, batch)})

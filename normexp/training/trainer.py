@@ -113,6 +113,17 @@ class Trainer:
     def _grad_norm(self) -> float:
         return compiled_grad_norm(self.flat) if self._compiled else self.flat.grad_norm()
 
+    def pass_through(self, batch: Batch) -> None:
+        """A forward pass through the modules, for those who watch them, and the gradients of the batch."""
+        if self._compiled:
+            program = self._program(batch)
+            if isinstance(program, CompiledProgram) and program.tape.rows_only:
+                with torch.no_grad():
+                    self.loss(batch)
+                if all(abs(value) < SUSPECT for value in (program(batch), self._grad_norm())):
+                    return
+        self.backward(batch)
+
     def again(self, batch: Batch) -> float:
         """As `backward`, with the random numbers that the last `gradients` drew."""
         torch.set_rng_state(self._random)

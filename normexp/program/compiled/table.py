@@ -54,11 +54,13 @@ def _run(rows: list[Row]) -> Call:
     """One call for all rows, which keeps their buffers alive."""
     array = (_Struct * len(rows))(*(row.struct() for row in rows))
     call = partial(load().functions.run, ctypes.addressof(array), len(rows))
-    return _Run(call, array, rows)
+    return JoinedRows(call, array, rows)
 
 
 @dataclass(frozen=True)
-class _Run:
+class JoinedRows:
+    """One call for rows that follow each other, with what keeps their buffers alive."""
+
     call: Callable[[], object]
     array: object
     rows: list[Row]
