@@ -23,6 +23,7 @@ from normexp.nn.norms import BatchNorm, DyT, ScaleNorm, make_norm
 from normexp.nn.overflow import all_finite
 from normexp.nn.qk import UnitLength
 from normexp.norms import NORMS
+from normexp.paths import ExecutionPath
 from normexp.record import Death
 from normexp.run import QK_NORMS, RunConfig
 from normexp.schemes import SCHEMES
@@ -118,8 +119,8 @@ def dtype_inside(run: RunConfig) -> torch.dtype:
 class Grown:
     """A trainer whose network is scaled so that the statistic of one norm is `times` the largest float."""
 
-    def __init__(self, run: RunConfig, site: str, times: float, *, plain: bool) -> None:
-        self.trainer = Trainer(run, plain=plain)
+    def __init__(self, run: RunConfig, site: str, times: float, *, path: ExecutionPath) -> None:
+        self.trainer = Trainer(run, path=path)
         network, self.site = self.trainer.network, site
         self.norm = network.get_submodule(site)
         self.batch = next(self.trainer.task.batches(0, run.batch))
@@ -156,22 +157,22 @@ def death_of(grown: Grown) -> Death:
     return locate_step(grown.trainer, 1, grown.batch, step.bad, step.loss)
 
 
-def check(run: RunConfig, *, plain: bool) -> int:
+def check(run: RunConfig, *, path: ExecutionPath) -> int:
     """Every norm of a network by itself: it overflows and ends the step there, or falls just short and changes nothing.
 
     Returns the number of norms.
     """
     found = sites(Trainer(run).network)
     for site in found:
-        grown = Grown(run, site, ABOVE, plain=plain)
+        grown = Grown(run, site, ABOVE, path=path)
         assert grown.overflows, site
-        if not plain:
-            assert not grown.trainer.plain
+        if path is not ExecutionPath.AUTOGRAD:
+            assert grown.trainer.choice.path is path
             program = grown.trainer._program(grown.batch)
             assert not (math.isfinite(program(grown.batch)) and math.isfinite(grown.trainer.flat.grad_norm())), site
         layer = layer_of(site, run.depth)
         assert death_of(grown) == Death(step=1, kind="nan", where="activation", tensor=site, layer=layer)
-        grown = Grown(run, site, BELOW, plain=plain)
+        grown = Grown(run, site, BELOW, path=path)
         assert not grown.overflows, site
         x = grown.input()
         with torch.no_grad():
@@ -184,22 +185,23 @@ def check(run: RunConfig, *, plain: bool) -> int:
 
 @pytest.mark.parametrize("position", SCHEMES)
 @pytest.mark.parametrize("norm", NORMS)
-def test_every_norm_of_every_scheme(norm: str, position: str) -> None:
-    assert check(small(norm=norm, position=position), plain=False) > 0 or position == "rezero"
+@pytest.mark.parametrize("path", [ExecutionPath.TAPE, ExecutionPath.COMPILED])
+def test_every_norm_of_every_scheme(path: ExecutionPath, norm: str, position: str) -> None:
+    assert check(small(norm=norm, position=position), path=path) > 0 or position == "rezero"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("position", SCHEMES)
 @pytest.mark.parametrize("norm", NORMS)
 def test_every_norm_of_every_scheme_by_autograd(norm: str, position: str) -> None:
-    assert check(small(norm=norm, position=position), plain=True) > 0 or position == "rezero"
+    assert check(small(norm=norm, position=position), path=ExecutionPath.AUTOGRAD) > 0 or position == "rezero"
 
 
 @pytest.mark.parametrize("qk_norm", sorted(set(QK_NORMS) - {"none"}))
-@pytest.mark.parametrize("plain", [False, True], ids=["program", "autograd"])
-def test_every_norm_of_queries_and_keys(qk_norm: str, plain: bool) -> None:
+@pytest.mark.parametrize("path", ExecutionPath)
+def test_every_norm_of_queries_and_keys(qk_norm: str, path: ExecutionPath) -> None:
     for norm in ("none", "rms"):
-        assert check(small(qk_norm=qk_norm, norm=norm, final_norm=norm), plain=plain) >= 2
+        assert check(small(qk_norm=qk_norm, norm=norm, final_norm=norm), path=path) >= 2
 
 
 @pytest.mark.slow
@@ -213,7 +215,7 @@ def test_every_norm_in_16_bits(norm: str, norm_dtype: str, dtype: str) -> None:
     for qk_norm in QK_NORMS:
         position = "hybrid" if qk_norm == "none" else "subln"
         run = small(norm=norm, qk_norm=qk_norm, position=position, dtype=dtype, norm_dtype=norm_dtype)
-        assert check(run, plain=True) > 0
+        assert check(run, path=ExecutionPath.AUTOGRAD) > 0
 
 
 class TestAStreamThatOverflowsBeforeTheHead:
@@ -221,10 +223,10 @@ class TestAStreamThatOverflowsBeforeTheHead:
 
     RUN = RunConfig(norm="none", mixer="linear", depth=8, width=8, hidden=8, heads=2, steps=6, init_gain=10.0)
 
-    @pytest.mark.parametrize("plain", [False, True])
+    @pytest.mark.parametrize("path", ExecutionPath)
     @pytest.mark.parametrize("norm", ["ln", "rms", "scale"])
-    def test_dies_before_its_first_step(self, norm: str, plain: bool) -> None:
-        training = train(replace(self.RUN, final_norm=norm), plain=plain)
+    def test_dies_before_its_first_step(self, norm: str, path: ExecutionPath) -> None:
+        training = train(replace(self.RUN, final_norm=norm), path=path)
         death = Death(step=0, kind="nan", where="validation", tensor="final_norm", layer=9)
         assert training.result.death == death
 
@@ -239,11 +241,11 @@ class TestAStreamThatOverflowsBeforeTheHead:
         """tanh of anything so large is 1."""
         assert train(replace(self.RUN, final_norm="dyt")).result.death is None
 
-    @pytest.mark.parametrize("plain", [False, True])
+    @pytest.mark.parametrize("path", ExecutionPath)
     @pytest.mark.parametrize("norm", ["rms", "scale"])
-    def test_dies_during_training(self, norm: str, plain: bool) -> None:
+    def test_dies_during_training(self, norm: str, path: ExecutionPath) -> None:
         run = replace(self.RUN, final_norm=norm, lr=1.0, init_gain=1.0, steps=40)
-        death = train(run, plain=plain).result.death
+        death = train(run, path=path).result.death
         assert death is not None
         assert death.step > 1
         assert (death.kind, death.where, death.tensor, death.layer) == ("nan", "activation", "final_norm", 9)
@@ -274,7 +276,7 @@ def test_layer_norms_variance_overflows_where_its_mean_is_finite() -> None:
 
 class TestBatchNormsStatistics:
     def test_stay_infinite_and_are_given_back_where_autograd_decides(self) -> None:
-        grown = Grown(small(norm="bn"), "blocks.1.mixer.before", ABOVE, plain=False)
+        grown = Grown(small(norm="bn"), "blocks.1.mixer.before", ABOVE, path=ExecutionPath.TAPE)
         assert death_of(grown).tensor == "blocks.1.mixer.before"
         assert not math.isfinite(grown.trainer.evaluate())
         found = locate_validation(grown.trainer, 1, math.nan)
@@ -305,11 +307,11 @@ class TestFusedAttention:
         assert attend(q, k, v, None)[0, 0, :3].isfinite().all()
 
 
-@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("path", ExecutionPath)
 @pytest.mark.parametrize("value", [3e38, -3e38])
-def test_a_logit_that_overflows_ends_the_run_whatever_its_sign(value: float, plain: bool) -> None:
+def test_a_logit_that_overflows_ends_the_run_whatever_its_sign(value: float, path: ExecutionPath) -> None:
     """Minus infinity is a probability of 0, and the loss of other targets stays finite."""
-    trainer = Trainer(small(order=1), plain=plain)
+    trainer = Trainer(small(order=1), path=path)
     batch = next(trainer.task.batches(0, 3))
     batch = Batch(batch.inputs_nt, np.zeros_like(batch.targets_nt))
     with torch.no_grad():
@@ -360,7 +362,7 @@ class TestOptimizers:
 
     def test_a_run_counts_the_update(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("normexp.training.optimizers.Adam.finite", lambda adam, grad_norm: False)
-        result = train(small(order=1, steps=5)).result
+        result = train(small(order=1, steps=5), path=ExecutionPath.TAPE).result
         assert result.death is not None
         assert (result.death.step, result.death.where, result.steps_done) == (1, "optimizer", 1)
 
@@ -426,11 +428,11 @@ class TestNormsOfPlugins:
             *((f"torch_{norm}", *case) for norm in ("ln", "rms", "bn") for case in ((3e18, False), (1e21, True))),
         ],
     )
-    @pytest.mark.parametrize("plain", [False, True])
+    @pytest.mark.parametrize("path", ExecutionPath)
     def test_give_nan_where_one_of_their_numbers_overflows(
-        self, norm: str, size: float, overflows: bool, plain: bool
+        self, norm: str, size: float, overflows: bool, path: ExecutionPath
     ) -> None:
-        trainer = Trainer(small(norm=norm, position="pre", final_norm="ln"), plain=plain)
+        trainer = Trainer(small(norm=norm, position="pre", final_norm="ln"), path=path)
         with torch.no_grad():
             trainer.network.embedding.weight.mul_(size / trainer.network.embedding.weight.abs().max())
             trainer.network.positions.weight.zero_()

@@ -150,7 +150,8 @@ KERNEL(dyt) {
         const float *x = s[2].floats + r * ldx;
         float *y = s[4].floats + r * ldy, *tanh = s[9].floats + r * d;
         each_vector(d, [&](int64_t j, auto lanes) LAMBDA {
-            Vec t = hyperbolic_tangent(a * load(x + j, lanes));
+            const Vec ax = a * load(x + j, lanes); /* the tangent would hide that it overflows */
+            Vec t = select(absolute(ax) < Vec(NEAR_OVERFLOW), hyperbolic_tangent(ax), NAN);
             store(tanh + j, t, lanes);
             store(y + j, load(w + j, lanes) * t + load(b + j, lanes), lanes);
         });
