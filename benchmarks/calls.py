@@ -1,4 +1,4 @@
-"""Where the time of a training step goes: each call of the tape in its place, and the same call repeated by itself.
+"""Where the time of a training step goes: each kernel or call in its place, and the same one repeated by itself.
 
 The difference is what it waits for its operands: a step's buffers do not fit into the cache nearest to the processor.
 20 layers, LayerNorm, attention, one thread. Writes benchmarks/calls.csv.
@@ -17,6 +17,10 @@ import torch
 from benchmarks.harness import say, say_machine, seconds, write_csv
 from normexp.execute.heap import keep_freed_memory
 from normexp.nn.network import build
+from normexp.paths import ExecutionPath
+from normexp.program.compiled.program import CompiledProgram
+from normexp.program.compiled.table import JoinedRows, joined
+from normexp.program.paths import choose
 from normexp.program.program import Program
 from normexp.run import RunConfig
 from normexp.tasks import Task
@@ -46,7 +50,9 @@ NAMES = {
 
 
 def name_of(call: Callable[[], object]) -> str:
-    """What a call is a part of."""
+    """What a call is a part of; a kernel by its own name."""
+    if isinstance(call, JoinedRows):
+        return call.rows[0].kernel.replace("_", " ")
     function: Any = call.func if isinstance(call, partial) else call
     name = str(getattr(function, "__name__", function)).split(".")[0]
     return NAMES.get(name, name)
@@ -54,7 +60,9 @@ def name_of(call: Callable[[], object]) -> str:
 
 def times_of(program: Program) -> dict[str, list[tuple[float, float]]]:
     """Milliseconds of every call in place and hot, by what it is a part of."""
-    calls = program.tape.calls
+    calls = list[Callable[[], object]]()
+    for call in program.tape.calls:
+        calls += [joined([row]) for row in call.rows] if isinstance(call, JoinedRows) else [call]
     times: list[list[float]] = [[] for _ in calls]
     with torch.no_grad():
         for _ in range(STEPS):
@@ -77,7 +85,8 @@ def measure(config: RunConfig) -> list[dict[str, object]]:
     """A row a name, the longest first; short ones together; all."""
     network, task = build(config), Task(config)
     FlatParameters(network)
-    program = Program(network, config.batch, config.seq_len, task.first)
+    make = CompiledProgram if choose().path is ExecutionPath.COMPILED else Program
+    program = make(network, config.batch, config.seq_len, task.first)
     program(next(task.batches(0, config.batch)))
     found = times_of(program)
     total = {name: sum(place for place, _ in pairs) for name, pairs in found.items()}

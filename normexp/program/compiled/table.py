@@ -34,7 +34,7 @@ class Row:
 
     def __call__(self) -> None:
         """Call this kernel alone."""
-        _run([self])()
+        joined([self])()
 
     def struct(self) -> _Struct:
         """The row as the kernels read it."""
@@ -50,7 +50,7 @@ class Row:
         return struct
 
 
-def _run(rows: list[Row]) -> Call:
+def joined(rows: list[Row]) -> JoinedRows:
     """One call for all rows, which keeps their buffers alive."""
     array = (_Struct * len(rows))(*(row.struct() for row in rows))
     call = partial(load().functions.run, ctypes.addressof(array), len(rows))
@@ -140,20 +140,21 @@ class Table(Tape):
         super().finish()
         self.kernels = {call.kernel for call in self.calls if isinstance(call, Row)}
         self.rows_only = all(isinstance(call, Row) for call in self.calls[:forward])
-        self.forward_calls, backward = _joined(self.calls[:forward]), _joined(self.calls[forward:])
+        self.forward_calls, backward = _shortened(self.calls[:forward]), _shortened(self.calls[forward:])
         self.calls = [*self.forward_calls, *backward]
 
 
-def _joined(calls: list[Call]) -> list[Call]:
-    joined: list[Call] = []
+def _shortened(calls: list[Call]) -> list[Call]:
+    """The same calls, with one for rows that follow each other."""
+    calls_made: list[Call] = []
     rows: list[Row] = []
     for call in [*calls, None]:
         if isinstance(call, Row):
             rows.append(call)
             continue
         if rows:
-            joined.append(_run(rows))
+            calls_made.append(joined(rows))
             rows = []
         if call is not None:
-            joined.append(call)
-    return joined
+            calls_made.append(call)
+    return calls_made
