@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,7 @@ def test_an_entry_that_is_not_named_keeps_what_it_expects() -> None:
 @pytest.mark.parametrize("name", shipped())
 def test_shipped_files_take_every_verdict(name: str, tmp_path: Path) -> None:
     (tmp_path / "claims.yaml").write_bytes(shipped()[name].read_bytes())
+    shutil.copytree(shipped()[name].parent / "sweeps", tmp_path / "sweeps")
     file = load(tmp_path / "claims.yaml")
     given = [Verdict(claim=claim, word=Word.ONLY_WHEN, findings=()) for claim in file.claims]
     written = accept(file, given)

@@ -75,7 +75,10 @@ def test_keys_that_differ_are_those_whose_values_do() -> None:
     }
     assert found.pairing.replaced == ()  # no axis of either: the whole sweeps differ in it
     assert found.environment == ()
-    newer = {run_id: replace(record, environment={"torch": "2.14.0"}) for run_id, record in RMS.records.items()}
+    newer = {
+        run_id: replace(record, environment=record.environment | {"torch": "2.14.0"})
+        for run_id, record in RMS.records.items()
+    }
     differing = comparison.compare(LN, replace(RMS, records=newer)).environment
     assert [(item.name, item.a, item.b) for item in differing] == [("torch", ("2.13.0",), ("2.14.0",))]
 

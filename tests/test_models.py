@@ -84,7 +84,11 @@ class TestData:
         assert project["tool"]["setuptools"]["package-data"]["normexp"] == [
             "py.typed",
             FILE.name,
-            "claims/*.yaml",
+            "execute/dask.yaml",
+            "program/compiled/kernels/*.cpp",
+            "program/compiled/kernels/*.h",
+            "texts/*/claims.yaml",
+            "texts/*/sweeps/*.yaml",
             "views/pages/page.css",
             "views/pages/page.js",
         ]

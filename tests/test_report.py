@@ -17,6 +17,7 @@ from stored import saved
 
 from normexp.errors import UserError
 from normexp.execute import worker
+from normexp.paths import ExecutionPath
 from normexp.plan import Pivot, Published
 from normexp.record import COMPARED, STEP
 from normexp.results.store import Store
@@ -83,9 +84,12 @@ def test_reference_losses_are_told_label_by_label_where_they_differ() -> None:
 def test_another_environment_is_told_by_the_names_that_workers_store(name: str) -> None:
     assert {*worker.environment(), STEP, "compiler", "compiler_flags"} == set(made.ENVIRONMENT)
     first, second = made.plan({"norm": ["ln", "rms"]}).configs.values()
-    other = made.ENVIRONMENT | {name: "other"}
+    value = str(ExecutionPath.TAPE) if name == STEP else "other"
+    other = made.ENVIRONMENT | {name: value}
     records = {"a": made.done(first, 1.6), "b": made.done(second, 1.6, environment=other)}
-    assert report.warnings(records, []) == [f"runs were made with different {name}: {made.ENVIRONMENT[name]} and other"]
+    assert report.warnings(records, []) == [
+        f"runs were made with different {name}: {made.ENVIRONMENT[name]} and {value}"
+    ]
 
 
 def test_strays_are_named_up_to_five_and_the_rest_counted() -> None:

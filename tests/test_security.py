@@ -6,12 +6,15 @@ import ast
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from others import ids, learned
 
 from normexp import estimate
+from normexp.errors import UserError
+from normexp.results.codec import CHECKSUM, FILES
 from normexp.results.store import CURVE, LAYERS, RUN, RUNS, Store
 from normexp.run import RunConfig
 from normexp.views import report
@@ -36,6 +39,8 @@ RUNS_CODE = {
     ("execute.preload", "importlib.import_module"): "modules of ours by their names",
     ("claims.computed", "import_module"): "modules of ours by their names",
     ("results.commit", "subprocess.run"): "git rev-parse HEAD, without a shell",
+    ("program.compiled.library", "subprocess.run"): "the compiler's version, without a shell",
+    ("program.compiled.library", "subprocess.Popen"): "the compiler, on sources of ours, without a shell",
 }
 """Module and call that could run what it is given, and why it does not here."""
 DANGEROUS = {"eval", "exec", "compile", "__import__", "import_module", "Popen", "popen", "system", "unsafe_load"}
@@ -105,16 +110,20 @@ def test_huge_numbers_in_a_record_cost_no_memory_and_no_traceback(
     folder = store.folder / RUNS / ids(store)[0]
     run = json.loads((folder / RUN).read_text())
     run[place].update(values)
+    del run[CHECKSUM], run[FILES]  # as an older version wrote it
     (folder / RUN).write_text(json.dumps(run))
-    rows = f"0,,,,1e200\n1,1e-3,-1e200,,\n{HUGE},1e-3,1e200,,1e300\n"
+    rows = "0,,,,1e200\n1,1e-3,-1e200,,\n2,1e-3,1e200,,1e300\n"
     (folder / CURVE).write_text(f"step,lr,train_loss,grad_norm,val_loss\n{rows}")
     (folder / LAYERS).write_text(f"step,layer,part,quantity,value\n0,{HUGE},stream,rms,1e300\n")
     assert report.rebuild(store).markdown
-    record = store.read(folder.name)
+    record = store.records().get(folder.name)
     assert (record is None) == (place == "config")
     if record is not None:
+        with pytest.raises(UserError, match="curve.csv"):  # it ends before the run did
+            store.read(folder.name)
+        record = replace(record, traces=store.traces(folder.name, as_they_are=True))
         assert record.traces is not None
         assert signal("", record.traces).rows
         assert story(record, [])
         assert result_line(record)
-        assert duration(estimate.seconds([RunConfig()], [record], 1)[0])
+        assert duration(estimate.seconds([RunConfig()], estimate.pace([record]), 1))

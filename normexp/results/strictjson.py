@@ -37,7 +37,7 @@ def _rows_of(value: Any) -> str:
 def from_json(text: str) -> dict[str, Any]:
     """The reverse, but objects stay dicts. Raises ValueError for anything but one strict JSON object."""
     try:
-        value = json.loads(text, object_hook=_restore, parse_constant=_refuse)
+        value = json.loads(text, object_pairs_hook=_restore, parse_constant=_refuse)
     except RecursionError:
         raise ValueError("its JSON is nested too deeply") from None
     if not isinstance(value, dict):
@@ -63,7 +63,10 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _restore(read: dict[str, Any]) -> dict[str, Any]:
+def _restore(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    read = dict(pairs)
+    if len(read) < len(pairs):
+        raise ValueError("a key stands twice in one JSON object")
     kinds = {key for key in read if key.endswith(KIND) and read.get(key.removesuffix(KIND), 0) is None}
     if not kinds:
         return read
