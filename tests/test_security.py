@@ -119,7 +119,7 @@ def test_huge_numbers_in_a_record_cost_no_memory_and_no_traceback(
     record = store.records().get(folder.name)
     assert (record is None) == (place == "config")
     if record is not None:
-        with pytest.raises(UserError, match="curve.csv"):  # it ends before the run did
+        with pytest.raises(UserError, match=r"curve\.csv"):  # it ends before the run did
             store.read(folder.name)
         record = replace(record, traces=store.traces(folder.name, as_they_are=True))
         assert record.traces is not None
