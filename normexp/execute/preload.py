@@ -102,6 +102,8 @@ def _settle() -> None:
     if code < 0 and not why:
         why = "the compiled kernels crash in the check at the start"
         code = _code_of(lambda: list(ExecutionPath).index(paths.without_kernels().path))
+    if code < 0:
+        why, code = "the tape crashes in the check at the start", list(ExecutionPath).index(ExecutionPath.AUTOGRAD)
     if code in range(len(ExecutionPath)):  # else each worker finds out by itself
         path = list(ExecutionPath)[code]
         paths.settle(path, why or paths.REASONS[path])

@@ -52,13 +52,24 @@ def workers(driver: int) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("fault", "found"), [("SIGKILL", "None"), ("SIGTERM", "None"), ("SIGSEGV", "False")])
-def test_a_kill_of_the_trial_of_programs_decides_nothing(fault: str, found: str) -> None:
-    """Else all runs of the sweep would make their steps by autograd, and differ in their last digits."""
+@pytest.mark.parametrize(
+    ("trial", "fault", "found"),
+    [
+        ("compiled_works", "SIGKILL", "None"),
+        ("compiled_works", "SIGTERM", "None"),
+        ("compiled_works", "SIGSEGV", "tape"),
+        ("works", "SIGKILL", "None"),
+        ("works", "SIGSEGV", "autograd"),
+    ],
+)
+def test_a_kill_of_the_trial_of_a_path_decides_nothing_and_a_crash_rules_it_out(
+    trial: str, fault: str, found: str
+) -> None:
+    """A kill comes from outside. If it decided, all runs of the sweep would take another path and differ."""
     code = (
-        "import os, signal\nfrom normexp.program import program\n"
-        f"program.works = lambda: os.kill(os.getpid(), signal.{fault})\n"
-        "import normexp.execute.preload\nprint(program._known)"
+        "import os, signal\nfrom normexp.program import paths\n"
+        f"paths.{trial} = lambda: os.kill(os.getpid(), signal.{fault})\n"
+        "import normexp.execute.preload\nprint(paths._settled and paths._settled.path)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == f"{found}\n", done.stderr
