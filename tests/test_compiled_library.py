@@ -96,6 +96,7 @@ class TestTheCache:
         library.load()
         assert (cache / name).stat().st_size > 1000
 
+    @pytest.mark.slow
     def test_first_starts_at_once_share_one_file(self, cache: Path) -> None:
         started = [subprocess.Popen([sys.executable, "-c", LOAD], stdout=subprocess.PIPE, text=True) for _ in range(3)]
         named = {process.communicate(timeout=300)[0].strip() for process in started}

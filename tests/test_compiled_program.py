@@ -192,6 +192,7 @@ def bits() -> str:
     return digest.hexdigest()
 
 
+@pytest.mark.slow
 def test_the_same_bits_in_every_process() -> None:
     """Wherever the buffers lie."""
     here = {bits(), bits()}

@@ -215,6 +215,7 @@ class TestOlderRuns:
         assert older.traces(run_id, only=(LAYERS, DEATH)).layers
 
 
+@pytest.mark.slow
 def test_a_damaged_copy_is_not_reused_and_is_named(tmp_path: Path) -> None:
     swept, _ = sweep(tmp_path, tiny_plan())
     run_id = min(swept.report.records)

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from kernels import needs_compiler
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -35,6 +36,7 @@ from normexp.training.train import train
 from normexp.training.trainer import Step, Trainer
 
 KINDS = (nn.LayerNorm, nn.RMSNorm, BatchNorm, DyT, ScaleNorm, UnitLength)
+COMPILED = pytest.param(ExecutionPath.COMPILED, marks=needs_compiler)
 ABOVE, BELOW = 2.0, 0.5
 """Times the largest float."""
 
@@ -185,7 +187,7 @@ def check(run: RunConfig, *, path: ExecutionPath) -> int:
 
 @pytest.mark.parametrize("position", SCHEMES)
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("path", [ExecutionPath.TAPE, ExecutionPath.COMPILED])
+@pytest.mark.parametrize("path", [pytest.param(ExecutionPath.TAPE, marks=pytest.mark.slow), COMPILED])
 def test_every_norm_of_every_scheme(path: ExecutionPath, norm: str, position: str) -> None:
     assert check(small(norm=norm, position=position), path=path) > 0 or position == "rezero"
 
@@ -198,7 +200,7 @@ def test_every_norm_of_every_scheme_by_autograd(norm: str, position: str) -> Non
 
 
 @pytest.mark.parametrize("qk_norm", sorted(set(QK_NORMS) - {"none"}))
-@pytest.mark.parametrize("path", ExecutionPath)
+@pytest.mark.parametrize("path", [ExecutionPath.AUTOGRAD, ExecutionPath.TAPE, COMPILED])
 def test_every_norm_of_queries_and_keys(qk_norm: str, path: ExecutionPath) -> None:
     for norm in ("none", "rms"):
         assert check(small(qk_norm=qk_norm, norm=norm, final_norm=norm), path=path) >= 2
@@ -223,7 +225,7 @@ class TestAStreamThatOverflowsBeforeTheHead:
 
     RUN = RunConfig(norm="none", mixer="linear", depth=8, width=8, hidden=8, heads=2, steps=6, init_gain=10.0)
 
-    @pytest.mark.parametrize("path", ExecutionPath)
+    @pytest.mark.parametrize("path", [ExecutionPath.AUTOGRAD, ExecutionPath.TAPE, COMPILED])
     @pytest.mark.parametrize("norm", ["ln", "rms", "scale"])
     def test_dies_before_its_first_step(self, norm: str, path: ExecutionPath) -> None:
         training = train(replace(self.RUN, final_norm=norm), path=path)
@@ -241,7 +243,7 @@ class TestAStreamThatOverflowsBeforeTheHead:
         """tanh of anything so large is 1."""
         assert train(replace(self.RUN, final_norm="dyt")).result.death is None
 
-    @pytest.mark.parametrize("path", ExecutionPath)
+    @pytest.mark.parametrize("path", [ExecutionPath.AUTOGRAD, ExecutionPath.TAPE, COMPILED])
     @pytest.mark.parametrize("norm", ["rms", "scale"])
     def test_dies_during_training(self, norm: str, path: ExecutionPath) -> None:
         run = replace(self.RUN, final_norm=norm, lr=1.0, init_gain=1.0, steps=40)
@@ -307,7 +309,7 @@ class TestFusedAttention:
         assert attend(q, k, v, None)[0, 0, :3].isfinite().all()
 
 
-@pytest.mark.parametrize("path", ExecutionPath)
+@pytest.mark.parametrize("path", [ExecutionPath.AUTOGRAD, ExecutionPath.TAPE, COMPILED])
 @pytest.mark.parametrize("value", [3e38, -3e38])
 def test_a_logit_that_overflows_ends_the_run_whatever_its_sign(value: float, path: ExecutionPath) -> None:
     """Minus infinity is a probability of 0, and the loss of other targets stays finite."""
@@ -428,7 +430,7 @@ class TestNormsOfPlugins:
             *((f"torch_{norm}", *case) for norm in ("ln", "rms", "bn") for case in ((3e18, False), (1e21, True))),
         ],
     )
-    @pytest.mark.parametrize("path", ExecutionPath)
+    @pytest.mark.parametrize("path", [ExecutionPath.AUTOGRAD, ExecutionPath.TAPE, COMPILED])
     def test_give_nan_where_one_of_their_numbers_overflows(
         self, norm: str, size: float, overflows: bool, path: ExecutionPath
     ) -> None:
