@@ -29,7 +29,7 @@ LARGEST_PRODUCT = 2**16
 
 
 class TableLowering(Lowering):
-    """Adds the rows of modules to a table. `has_foreign` says whether a call of ATen or autograd is among them."""
+    """Adds the rows of modules to a table."""
 
     def __init__(self, table: Table, batch: int, tokens: int) -> None:
         super().__init__(table, batch, tokens)
