@@ -41,7 +41,7 @@ article-quick: $(STAMP)
 # The site of docs/, into build/site.
 docs: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
-	$(BIN)/python -m typer normexp.cli.app utils docs --name normexp --title Commands --output docs/commands.md
+	$(BIN)/python -m typer normexp.commands.app utils docs --name normexp --title Commands --output docs/commands.md
 	$(BIN)/python -m mkdocs build --strict
 
 bench: $(STAMP)

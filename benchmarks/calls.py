@@ -15,16 +15,16 @@ from typing import Any
 import torch
 
 from benchmarks.harness import say, say_machine, seconds, write_csv
-from normexp.execute.heap import keep_freed_memory
-from normexp.nn.network import build
-from normexp.paths import ExecutionPath
-from normexp.program.compiled.program import CompiledProgram
-from normexp.program.compiled.table import JoinedRows, joined
-from normexp.program.paths import choose
-from normexp.program.program import Program
-from normexp.run import RunConfig
-from normexp.tasks import Task
-from normexp.training.flat import FlatParameters
+from normexp.config.run import RunConfig
+from normexp.data.tasks import Task
+from normexp.execution.machine import keep_freed_memory
+from normexp.model.network import build
+from normexp.records.execution_path import ExecutionPath
+from normexp.training.optimizers import FlatParameters
+from normexp.training.paths.choice import choose
+from normexp.training.paths.compiled.program import CompiledProgram
+from normexp.training.paths.compiled.table import JoinedRows, joined
+from normexp.training.paths.program import Program
 
 STEPS, REPEATS = 60, 40
 SHOWN = 0.3

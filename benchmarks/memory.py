@@ -10,9 +10,9 @@ import sys
 
 from benchmarks.harness import say, say_machine, write_csv
 from benchmarks.work import with_memory
-from normexp.execute.events import Finished
-from normexp.execute.processes import processes
-from normexp.run import RunConfig
+from normexp.config.run import RunConfig
+from normexp.execution.events import Finished
+from normexp.execution.pool.pool import processes
 
 DEPTHS = (2, 12, 20, 30)
 MAX_MEBIBYTES = 600

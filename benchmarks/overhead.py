@@ -21,12 +21,12 @@ from typing import Any
 
 from benchmarks.harness import say, say_machine, seconds, spread, write_csv
 from benchmarks.work import WithData
-from normexp.config import grid, sweepfile
-from normexp.execute.events import Finished
-from normexp.execute.processes import processes
-from normexp.execute.worker import Job
-from normexp.results.store import Store
-from normexp.sweep import check_tasks
+from normexp.config import grid, sweep_file
+from normexp.execution.events import Finished
+from normexp.execution.pool.pool import processes
+from normexp.execution.worker import Job
+from normexp.runner.sweep import check_tasks
+from normexp.storage.store import Store
 
 Row = dict[str, object]
 SHORT = "name: short\nbase: {{depth: 2, steps: 1}}\ngrid: {{seed: {{range: [0, {last}, 1]}}}}\n"
@@ -82,7 +82,7 @@ def stored_rows(runs: int, repeats: int) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         asked = Path(folder) / "stored.yaml"
         asked.write_text(STORED.format(last=runs // POINTS_A_SEED - 1))
-        plan = grid.plan(sweepfile.load(asked, ()), max_runs=runs)
+        plan = grid.plan(sweep_file.load(asked, ()), max_runs=runs)
         store = Store(Path(folder) / plan.folder)
         store.begin(plan, (), force=False)
         record = Job()(next(iter(plan.configs.values())), lambda progress: None)

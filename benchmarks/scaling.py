@@ -17,11 +17,11 @@ from functools import partial
 
 from benchmarks.environments import ROOT, CannotInstall, environment
 from benchmarks.harness import FOLDER, say, say_machine, seconds, spread, write_csv
-from normexp.execute.events import Finished
-from normexp.execute.processes import processes
-from normexp.execute.worker import Job
-from normexp.record import Status
-from normexp.run import RunConfig
+from normexp.config.run import RunConfig
+from normexp.execution.events import Finished
+from normexp.execution.pool.pool import processes
+from normexp.execution.worker import Job
+from normexp.records.record import Status
 
 ONE, TWO, DASK = "1 worker", "2 workers", "Dask, 2 workers"
 RATIOS = ((ONE, TWO), (DASK, TWO))

@@ -25,11 +25,11 @@ from torch import nn
 from torch.nn import functional
 
 from benchmarks.harness import say, say_machine, seconds, spread, write_csv
-from normexp.execute.heap import keep_freed_memory
-from normexp.nn.network import build
-from normexp.paths import ExecutionPath
-from normexp.run import RunConfig
-from normexp.tasks import Batch, Task
+from normexp.config.run import RunConfig
+from normexp.data.tasks import Batch, Task
+from normexp.execution.machine import keep_freed_memory
+from normexp.model.network import build
+from normexp.records.execution_path import ExecutionPath
 from normexp.training.trainer import Trainer
 
 RATE = 1e-4

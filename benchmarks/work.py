@@ -9,10 +9,10 @@ from itertools import islice
 from pathlib import Path
 
 from benchmarks.harness import seconds
-from normexp.execute.worker import Job, Report
-from normexp.record import RunRecord
-from normexp.run import RunConfig
-from normexp.tasks import Task
+from normexp.config.run import RunConfig
+from normexp.data.tasks import Task
+from normexp.execution.worker import Job, Report
+from normexp.records.record import RunRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from normexp import plugins
-from normexp.nn.network import build
-from normexp.run import RunConfig
-from normexp.schemes import SCHEMES, Site
-from normexp.training.train import train
+from normexp.config import plugins
+from normexp.config.run import RunConfig
+from normexp.model.network import build
+from normexp.schemes.schemes import SCHEMES, Site
+from normexp.training.loop import train
 
 
 @pytest.fixture(autouse=True)

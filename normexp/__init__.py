@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from normexp.api import SweepResult, load, run, sweep
+    from normexp.config.run import RunConfig
     from normexp.errors import ConfigWarning, UserError
-    from normexp.record import Outcome, RunRecord, Status
-    from normexp.run import RunConfig
+    from normexp.records.record import Outcome, RunRecord, Status
 
 __version__ = "0.1.0"
 __all__ = [
@@ -32,7 +32,7 @@ __all__ = [
 _HOMES = {
     "RunConfig": "normexp.run",
     **dict.fromkeys(("ConfigWarning", "UserError"), "normexp.errors"),
-    **dict.fromkeys(("Outcome", "RunRecord", "Status"), "normexp.record"),
+    **dict.fromkeys(("Outcome", "RunRecord", "Status"), "normexp.records.record"),
     **dict.fromkeys(("SweepResult", "load", "run", "sweep"), "normexp.api"),
 }
 

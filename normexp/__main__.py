@@ -1,6 +1,6 @@
 """python -m normexp."""
 
-from normexp.cli.app import main
+from normexp.commands.app import main
 
 if __name__ == "__main__":
     main()

@@ -16,25 +16,24 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from normexp import feasibility, plugins
-from normexp.config import given, grid
-from normexp.config.yamlfile import nearest
+from normexp.analysis import frames as tables
+from normexp.config import feasibility, grid, plugins
+from normexp.config import sweep_file as given
+from normexp.config.plan import Plan, parse_shard
+from normexp.config.run import KEYS, RunConfig
+from normexp.config.yaml_file import nearest
 from normexp.errors import ConfigWarning, UserError
-from normexp.execute.events import Event, Finished, Progress
-from normexp.execute.executors import chosen
-from normexp.execute.worker import Job
-from normexp.paths import ExecutionPath, requested
-from normexp.plan import Plan
-from normexp.record import RunRecord
-from normexp.results import RESULTS
-from normexp.results.store import MANIFEST, Store
-from normexp.run import KEYS, RunConfig
-from normexp.shard import parse
-from normexp.sweep import Listener, check_memory, check_tasks, run_sweep
-from normexp.views import report as reports
-from normexp.views import tables
-from normexp.views.report import Report
-from normexp.work import Options
+from normexp.execution.events import Event, Finished, Progress
+from normexp.execution.executors import chosen
+from normexp.execution.worker import Job
+from normexp.records.execution_path import ExecutionPath, requested
+from normexp.records.record import RunRecord
+from normexp.report import report as reports
+from normexp.report.report import Report
+from normexp.runner.run_selection import Options
+from normexp.runner.sweep import Listener, check_memory, check_tasks, run_sweep
+from normexp.storage import RESULTS
+from normexp.storage.store import MANIFEST, Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -169,7 +168,7 @@ def sweep(
     for text in plan.warnings:
         warnings.warn(text, ConfigWarning, stacklevel=2)
     if shard is not None:
-        plan = plan.part(parse(shard))
+        plan = plan.part(parse_shard(shard))
     options = Options(
         out=Path(out),
         jobs=jobs,
@@ -230,10 +229,10 @@ def _config(keys: Mapping[str, Any]) -> RunConfig:
 def _of_all(out: Path) -> pd.DataFrame:
     import pandas as pd
 
-    from normexp.results import library
+    from normexp.storage import index
 
     frames = []
-    for store in library.sweeps(out):
+    for store in index.sweeps(out):
         runs = reports.read(store).runs
         runs.insert(0, "sweep", store.folder.name)
         frames.append(runs)
@@ -259,7 +258,7 @@ def _listener(plan: Plan, progress: bool | Listener) -> Listener:
         return _Quiet()
     from rich.console import Console
 
-    from normexp.views import live
+    from normexp.terminal import live
 
     screen = Console(stderr=True, highlight=False, markup=False, emoji=False)
     return live.View(screen, live.names_of(plan))

@@ -6,12 +6,12 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from normexp.analysis.tables import TextTable
+from normexp.config.keys import Key, Value, as_typed
+from normexp.config.run import KEYS
 from normexp.errors import EXIT_OK, EXIT_RUNS_FAILED, EXIT_USAGE, UserError
-from normexp.keys import Key, Value, as_typed
-from normexp.outcome import RULES
-from normexp.run import KEYS
-from normexp.views import schemes as tables
-from normexp.views.pivot import TextTable
+from normexp.records.outcome import RULES
+from normexp.terminal import models as tables
 
 END = "<!-- end -->"
 

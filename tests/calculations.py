@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import torch
 
+from normexp.claims.calculations import TEXTS
 from normexp.claims.claim import Finding
-from normexp.claims.computed import TEXTS
-from normexp.models import load as load_models
-from normexp.nn.network import Network, build
-from normexp.run import RunConfig
+from normexp.config.run import RunConfig
+from normexp.model.network import Network, build
+from normexp.schemes.models import load as load_models
 from normexp.texts.article import conversion, gradients, stream
-from normexp.training import fold
+from normexp.training import conversion as fold
 
 OWN = list(TEXTS["article"])
 SPEED = [name for name in OWN if name.startswith("speed.")]

@@ -7,8 +7,10 @@ from typing import Any
 import torch
 from calculations import Made, layered, printed_digits, reading, streaming, table
 
-from normexp.models import load as load_models
-from normexp.texts.article import deepnorm, gradients, models, residual, skeleton, stream
+from normexp.schemes.models import load as load_models
+from normexp.texts.article import gradients, models, skeleton, stream
+from normexp.texts.article import gradients as deepnorm
+from normexp.texts.article import gradients as residual
 
 
 def few(**changed: dict[str, str]) -> list[Any]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from calculations import GROWING, Made, printed_digits, switched_to_fresh_weights, unchanged
 
-from normexp.texts.article import attention, batches, conversion, drift, norms, precision
-from normexp.training import fold
+from normexp.texts.article import attention, conversion, drift, norms, precision
+from normexp.texts.article import norms as batches
+from normexp.training import conversion as fold
 
 CASES: dict[str, tuple[list[Made], list[Made]]] = {
     "drift.printed": (

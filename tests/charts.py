@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from normexp.plan import Plan
-from normexp.record import RunRecord, Traces
-from normexp.views import tables
-from normexp.views.figures.chart import TRAINING, Chart, Line, Map
-from normexp.views.figures.choice import Choice, Source
-from normexp.views.figures.kinds import compute
+from normexp.analysis import frames
+from normexp.config.plan import Plan
+from normexp.plots.chart import TRAINING, Chart, Line, Map
+from normexp.plots.choice import Choice, Source
+from normexp.plots.kinds import compute
+from normexp.records.record import RunRecord, Traces
 
 
 def source_of(plan: Plan, records: Mapping[str, RunRecord]) -> Source:
     def traces(run_id: str) -> Traces:
         return records[run_id].traces or Traces(curve=())
 
-    return Source(plan=plan, records=records, runs=tables.runs(plan, records), traces=traces)
+    return Source(plan=plan, records=records, runs=frames.runs(plan, records), traces=traces)
 
 
 def figure_of(kind: str, plan: Plan, records: Mapping[str, RunRecord], **choice: object) -> Chart | Map:

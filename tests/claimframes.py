@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from normexp.run import RunConfig
-from normexp.views import tables
+from normexp.analysis import frames
+from normexp.config.run import RunConfig
 
 NUMBERS = ("max_logit_at_init", "max_logit_after")
 Cell = tuple[Mapping[str, Any], list[Any]]
@@ -24,7 +24,7 @@ def frame(cells: Iterable[Cell]) -> pd.DataFrame:
             config = RunConfig(**keys, seed=seed)
             row: dict[str, Any] = {"setting": "", **config.to_dict(), "run_id": config.run_id, **told(end)}
             rows.append(row | {name: values.get(name) for name in NUMBERS})
-    made = tables.frame(rows, ["setting", *tables.RUN_COLUMNS])
+    made = frames.frame(rows, ["setting", *frames.RUN_COLUMNS])
     for name in NUMBERS:
         made[name] = pd.Series([row[name] for row in rows], dtype="float64")
     return made

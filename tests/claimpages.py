@@ -9,13 +9,12 @@ from pathlib import Path
 
 import records as made
 
-from normexp.claims.claim import Citation, Claim, ClaimFile, Finding, Kind
-from normexp.claims.verdict import Verdict, judge
-from normexp.plan import Pivot, Plan, Published
-from normexp.record import RunRecord
-from normexp.views.pages import claimreport
-from normexp.views.pages.page import Page
-from normexp.views.pages.sheets import Sheet
+from normexp.claims.claim import Citation, Claim, ClaimFile, Finding, Kind, Verdict, judge
+from normexp.config.plan import Pivot, Plan, Published
+from normexp.records.record import RunRecord
+from normexp.report import claims_report
+from normexp.report.claims_report import Sheet
+from normexp.report.page import Page
 
 SETTINGS = ("as written", "as described")
 VOID = {"meta", "img"}
@@ -89,7 +88,7 @@ FULL = ("1.9", "2.1", "2.4", "2.6", "1.8", "plateau", "nan@12", "nan@33")
 def page(sheets: dict[str, Sheet], verdicts: list[Verdict], scale: float = 1.0) -> Page:
     claims = tuple(verdict.claim for verdict in verdicts)
     file = ClaimFile(name="mine", title="My claims", path=Path("mine.yaml"), sweeps={}, claims=claims)
-    return claimreport.page(file, verdicts, sheets, scale=scale)
+    return claims_report.page(file, verdicts, sheets, scale=scale)
 
 
 class Reader(HTMLParser):

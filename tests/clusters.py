@@ -80,7 +80,7 @@ class Cluster:
 
     def wait_until_no_run(self) -> None:
         """Until hosts, if there are any, do nothing: beside each is its fork server, and none that was forked."""
-        wait_until(lambda: len(self.processes("forkserver")) <= len(self.processes("normexp.execute.host")))
+        wait_until(lambda: len(self.processes("forkserver")) <= len(self.processes("normexp.execution.dask.host")))
 
     def wait_until_gone(self, *words: str) -> None:
         """Until none of `processes(*words)` is there."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from normexp.cli import app
+from normexp.commands import app
 
 PROGRAM = [sys.executable, "-m", "normexp"]
 TINY = "base: {depth: 1, width: 8, hidden: 8, heads: 2, vocab: 8, batch: 4, steps: 3, eval_every: 2}\n"

@@ -16,10 +16,10 @@ from hypothesis import settings
 from sharded import SHARDS, filled
 from stored import write_all
 
-from normexp.plan import Pivot, Plan, Published
-from normexp.record import RunRecord
-from normexp.results.store import Store
-from normexp.views.figures.choice import Source
+from normexp.config.plan import Pivot, Plan, Published
+from normexp.plots.choice import Source
+from normexp.records.record import RunRecord
+from normexp.storage.store import Store
 
 settings.register_profile("suite", derandomize=True)
 settings.register_profile("search")
@@ -41,7 +41,7 @@ def _one_thread() -> None:
 @pytest.fixture
 def alone() -> Iterator[None]:
     """torch as a calculation has it, and its random state given back."""
-    from normexp.training.threads import alone
+    from normexp.training.trainer import alone
 
     with alone():
         yield
@@ -51,7 +51,7 @@ def alone() -> Iterator[None]:
 def no_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports draw nothing, but for tests that are marked with_figures."""
     if "with_figures" not in request.keywords:
-        monkeypatch.setattr("normexp.views.report.write_figures", lambda store, report: None)
+        monkeypatch.setattr("normexp.report.report.write_figures", lambda store, report: None)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from normexp.record import Outcome
+from normexp.records.record import Outcome
 
 ROOT = Path(__file__).parent.parent
 GENERATED = "docs/commands.md"

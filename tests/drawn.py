@@ -6,7 +6,7 @@ import records as made
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from normexp.plan import Plan
+from normexp.config.plan import Plan
 
 
 def torn_plan() -> Plan:

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from normexp.nn.network import Network, build
-from normexp.run import RunConfig
-from normexp.schemes import SCHEMES, Scale, Scheme, by_branch
+from normexp.config.run import RunConfig
+from normexp.model.network import Network, build
+from normexp.schemes.schemes import SCHEMES, Scale, Scheme, by_branch
 
 ROUNDING = 1e-12
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from normexp.run import RunConfig
+from normexp.config.run import RunConfig
 
 Parameters = Mapping[str, Tensor]
 

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from normexp.paths import ExecutionPath
-from normexp.program import paths
-from normexp.program.compiled.table import Argument, Row
+from normexp.records.execution_path import ExecutionPath
+from normexp.training.paths import choice
+from normexp.training.paths.compiled.table import Argument, Row
 
 needs_compiler = pytest.mark.skipif(
-    paths.fastest().path is not ExecutionPath.COMPILED, reason=f"no compiled kernels: {paths.fastest().why}"
+    choice.fastest().path is not ExecutionPath.COMPILED, reason=f"no compiled kernels: {choice.fastest().why}"
 )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import records as made
 from stored import saved
 
-from normexp.results.store import Store
+from normexp.storage.store import Store
 
 
 def learned(folder: Path) -> Store:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from stored import saved
 
-from normexp.plan import Plan
-from normexp.record import CurveRow, SignalRow, Status
-from normexp.results.store import PACK, Store
+from normexp.config.plan import Plan
+from normexp.records.record import CurveRow, SignalRow, Status
+from normexp.storage.store import PACK, Store
 
 
 def ended(folder: Path, plan: Plan) -> Store:

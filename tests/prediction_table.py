@@ -9,19 +9,18 @@ import functools
 from collections.abc import Sequence
 from pathlib import Path
 
-from normexp.claims import trial
-from normexp.claims.claim import Kind
+from normexp.claims import evaluate
+from normexp.claims.claim import Kind, Verdict
 from normexp.claims.files import choose
-from normexp.claims.verdict import Verdict
-from normexp.views.claims import measured
-from normexp.views.markdown import escape
+from normexp.report.markdown import escape
+from normexp.terminal.claims import measured
 
 
 @functools.cache
 def verdicts() -> Sequence[Verdict]:
     """Of every claim of the papers that is calculated."""
     file, claims, _ = choose(["papers"])
-    return trial.judged(file, [claim for claim in claims if claim.kind is Kind.COMPUTE], Path("no runs"))
+    return evaluate.judged(file, [claim for claim in claims if claim.kind is Kind.COMPUTE], Path("no runs"))
 
 
 def table() -> str:

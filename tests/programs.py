@@ -12,15 +12,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from normexp.nn.network import Network, build
-from normexp.program.arena import Arena
-from normexp.program.compiled.table import Table
-from normexp.program.program import Program
-from normexp.program.tape import Tape
-from normexp.run import RunConfig
-from normexp.streams import stream
-from normexp.tasks import Batch
-from normexp.training.state import kept_state
+from normexp.config.run import RunConfig
+from normexp.data.streams import stream
+from normexp.data.tasks import Batch
+from normexp.model.network import Network, build
+from normexp.training.paths.compiled.table import Table
+from normexp.training.paths.program import Program
+from normexp.training.paths.tape import Arena, Tape
+from normexp.training.trainer import kept_state
 
 FLOAT32_TOLERANCE = 1e-5
 """Of the largest gradient. A rounding is 6e-8 of a number; a gradient here is a sum of some dozen products, through
@@ -56,8 +55,8 @@ class PoisonedTable(_Poison, Table):
 def poisoned() -> Iterator[None]:
     """Programs have a poisoned tape, or table."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("normexp.program.program.Tape", Poisoned)
-        patch.setattr("normexp.program.compiled.program.Table", PoisonedTable)
+        patch.setattr("normexp.training.paths.program.Tape", Poisoned)
+        patch.setattr("normexp.training.paths.compiled.program.Table", PoisonedTable)
         yield
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pandas as pd
 
-from normexp.outcome import judge
-from normexp.plan import Pivot, Plan, Point, Published
-from normexp.record import CurveRow, Death, Losses, Result, RunRecord, SignalRow, Status, Traces
-from normexp.run import RunConfig
-from normexp.views import tables
+from normexp.analysis import frames
+from normexp.config.plan import Pivot, Plan, Point, Published
+from normexp.config.run import RunConfig
+from normexp.records.outcome import judge
+from normexp.records.record import CurveRow, Death, Losses, Result, RunRecord, SignalRow, Status, Traces
 
 LOSSES = Losses(floor=1.5, guess=4.07, bigram=3.0)
 VOCAB = 64
@@ -164,7 +164,7 @@ def end(config: RunConfig, how: str) -> RunRecord | None:
 def runs_of(made: Plan, ends: list[str]) -> pd.DataFrame:
     """The plan's runs with these ends, in order."""
     found = {run_id: end(config, how) for (run_id, config), how in zip(made.configs.items(), ends, strict=True)}
-    return tables.runs(made, {run_id: record for run_id, record in found.items() if record is not None})
+    return frames.runs(made, {run_id: record for run_id, record in found.items() if record is not None})
 
 
 def seeds(*ends: str) -> tuple[Plan, pd.DataFrame]:

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import records as made
 
-from normexp.merge import Merged, merge
-from normexp.plan import Plan
-from normexp.record import RunRecord
-from normexp.results.store import Store
-from normexp.run import RunConfig
-from normexp.shard import Shard
+from normexp.config.plan import Plan, Shard
+from normexp.config.run import RunConfig
+from normexp.records.record import RunRecord
+from normexp.runner.merge import Merged, merge
+from normexp.storage.store import Store
 
 SHARDS = [Shard(1, 3), Shard(2, 3), Shard(3, 3)]
 ARGV = ("/bin/normexp", "sweep", "configs/a b.yaml", "--shard", "1/3", "--jobs", "2")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import records as made
 
-from normexp.plan import Plan
-from normexp.record import RunRecord
-from normexp.results.store import Store
+from normexp.config.plan import Plan
+from normexp.records.record import RunRecord
+from normexp.storage.store import Store
 
 
 def write_all(store: Store, plan: Plan) -> dict[str, RunRecord]:

@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from normexp.claims.acceptance import accept, with_expected
-from normexp.claims.claim import ClaimFile, Word
+from normexp.claims.claim import ClaimFile, Verdict, Word
 from normexp.claims.files import shipped
-from normexp.claims.reading import load
-from normexp.claims.verdict import Verdict
+from normexp.claims.parser import load
+from normexp.claims.update_expected import accept, with_expected
 from normexp.errors import UserError
 
 BODY = "section: '1', text: It, stated: so, kind: sweep, check: ends"

@@ -13,12 +13,12 @@ import records as made
 from sharded import SHARDS, files, filled, joined, twelve_runs
 from typer.testing import CliRunner
 
-from normexp.cli.app import app
+from normexp.commands.app import app
+from normexp.config.plan import Plan
 from normexp.errors import UserError
-from normexp.merge import merge
-from normexp.plan import Plan
-from normexp.results.pack import pack
-from normexp.results.store import Store
+from normexp.runner.merge import merge
+from normexp.storage.packs import pack
+from normexp.storage.store import Store
 
 pytestmark = pytest.mark.usefixtures("no_figures")
 

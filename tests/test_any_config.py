@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from normexp.config import grid, sweepfile
+from normexp.config import grid, sweep_file
 from normexp.config.groups import SECTIONS
-from normexp.config.sweepfile import TOP
+from normexp.config.plan import Plan
+from normexp.config.run import KEYS
+from normexp.config.sweep_file import TOP
 from normexp.errors import UserError
-from normexp.plan import Plan
-from normexp.run import KEYS
 
 SECONDS = 5.0
 """Of the processor that the worst text may take; the usual one takes milliseconds."""
@@ -73,7 +73,7 @@ ENCODINGS = st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-3
 def planned(text: str, *overrides: str) -> Plan | UserError:
     """A plan or the user's error, soon."""
     start = time.process_time()
-    found = outcome(lambda: grid.plan(sweepfile.parse(text, origin="c.yaml", overrides=overrides), max_runs=200))
+    found = outcome(lambda: grid.plan(sweep_file.parse(text, origin="c.yaml", overrides=overrides), max_runs=200))
     assert time.process_time() - start < SECONDS
     assert isinstance(found, Plan | UserError)
     return found
@@ -102,7 +102,7 @@ def test_a_nearly_valid_config_is_a_plan_or_complaints(text: str) -> None:
 def test_any_bytes_are_a_config_or_complaints(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "c.yaml"
     path.write_bytes(data)
-    outcome(lambda: planned(sweepfile.text_of(path)))
+    outcome(lambda: planned(sweep_file.text_of(path)))
 
 
 BOMB = "\n".join(
@@ -164,7 +164,7 @@ def test_many_warnings_are_bounded() -> None:
 
 def test_a_device_without_end_is_no_config() -> None:
     with pytest.raises(UserError, match="longer than"):
-        sweepfile.load(Path("/dev/zero"))
+        sweep_file.load(Path("/dev/zero"))
 
 
 def test_reading_ends_at_a_thousand_faults() -> None:

@@ -17,11 +17,11 @@ import pytest
 
 import normexp
 from normexp import api
-from normexp.config import given, grid
-from normexp.execute import launch
-from normexp.execute.events import Finished, Progress
-from normexp.record import Outcome
-from normexp.results.store import Store
+from normexp.config import grid, sweep_file
+from normexp.execution.events import Finished, Progress
+from normexp.execution.pool import launch
+from normexp.records.record import Outcome
+from normexp.storage.store import Store
 
 TINY = {"depth": 1, "width": 8, "hidden": 8, "heads": 2, "vocab": 8, "batch": 4, "steps": 3, "eval_every": 2}
 CONFIG = {"name": "tiny", "base": {**TINY, "norm": "none"}, "grid": {"lr": [1e-3, 1e-2], "position": ["pre", "post"]}}
@@ -30,13 +30,13 @@ EXAMPLE = (Path(__file__).parent.parent / "examples" / "from_python.py").read_te
 
 @pytest.fixture(autouse=True)
 def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("normexp.views.report.write_figures", lambda store, report: None)
+    monkeypatch.setattr("normexp.report.report.write_figures", lambda store, report: None)
 
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> normexp.SweepResult:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("normexp.views.report.write_figures", lambda store, report: None)
+        patch.setattr("normexp.report.report.write_figures", lambda store, report: None)
         return normexp.sweep(CONFIG, out=tmp_path_factory.mktemp("out"), executor="inline")
 
 
@@ -92,10 +92,10 @@ def test_a_config_is_a_path_a_text_or_a_dict(tmp_path: Path) -> None:
     path = tmp_path / "axes.yaml"
     path.write_text(text)
     told = {"name": "axes", "base": {"depth": np.int64(2)}, "grid": {"lr": np.logspace(-3, -2, 2), "seed": range(2)}}
-    plans = [grid.plan(given.read(config, ["steps=10"])) for config in (path, str(path), text, told)]
+    plans = [grid.plan(sweep_file.read(config, ["steps=10"])) for config in (path, str(path), text, told)]
     assert all(plan.points == plans[0].points and plan.folder == "axes+steps=10" for plan in plans)
     assert [point.config.lr for point in plans[0].points] == [1e-3, 1e-3, 1e-2, 1e-2]
-    assert grid.plan(given.read("base: {depth: 2}")).points[0].config.depth == 2
+    assert grid.plan(sweep_file.read("base: {depth: 2}")).points[0].config.depth == 2
 
 
 def test_numpy_values_stand_anywhere_in_a_dict() -> None:
@@ -104,15 +104,15 @@ def test_numpy_values_stand_anywhere_in_a_dict() -> None:
         "zip": {"seed": np.array([0, 1, 0, 1]), "lr": np.array([1e-3, 1e-3, 1e-2, 1e-2], dtype=np.float32)},
         "exclude": {"lr": np.float32(1e-3), "seed": np.uint8(1)},
     }
-    points = grid.plan(given.read(told)).points
+    points = grid.plan(sweep_file.read(told)).points
     rates = [float(np.float32(rate)) for rate in (1e-3, 1e-2, 1e-2)]
     assert [(point.config.seed, point.config.lr) for point in points] == [*zip((0, 0, 1), rates, strict=True)]
     (one,) = {(point.config.depth, point.config.residual, point.config.norm, point.config.eps) for point in points}
     assert one == (2, False, "rms", 0.0010000000474974513)
     listed = {"base": {"depth": np.longdouble(2)}, "grid": {"norm": [Norms.RMS, "ln"], "lr": [np.float64(0.1)]}}
-    assert [point.config.norm for point in grid.plan(given.read(listed)).points] == ["rms", "ln"]
+    assert [point.config.norm for point in grid.plan(sweep_file.read(listed)).points] == ["rms", "ln"]
     with pytest.raises(normexp.UserError, match="has more digits than a float holds"):
-        given.read({"base": {"lr": np.longdouble(1) / 3}})
+        sweep_file.read({"base": {"lr": np.longdouble(1) / 3}})
 
 
 class Norms(StrEnum):
@@ -134,13 +134,13 @@ def test_a_path_may_look_like_yaml_and_a_text_like_a_path(tmp_path: Path, monkey
     for name in ("d/lr: high/c.yaml", "a: b"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("name: c\nbase: {depth: 3}")
-        assert grid.plan(given.read(name)).points[0].config.depth == 3
+        assert grid.plan(sweep_file.read(name)).points[0].config.depth == 3
     with pytest.raises(normexp.UserError, match=r"lr: low/c.yaml: no such file"):
-        given.read("lr: low/c.yaml")
-    assert grid.plan(given.read("base: {depth: 3}")).points[0].config.depth == 3
-    assert grid.plan(given.read(f"title: {'x' * 5000}")).points[0].config.depth == 20
+        sweep_file.read("lr: low/c.yaml")
+    assert grid.plan(sweep_file.read("base: {depth: 3}")).points[0].config.depth == 3
+    assert grid.plan(sweep_file.read(f"title: {'x' * 5000}")).points[0].config.depth == 20
     with pytest.raises(normexp.UserError, match="gird: unknown key"):
-        given.read("gird: {depth: 3}")
+        sweep_file.read("gird: {depth: 3}")
 
 
 def test_a_sweep_pairs_first_and_warns_of_what_it_drops(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ import sys, normexp
 normexp.RunConfig, normexp.UserError
 assert not {"torch", "pandas", "numpy", "yaml"} & set(sys.modules), sorted(sys.modules)
 """
-PLAINLY = "import normexp.views.report; normexp.views.report.write_figures = lambda store, report: None"
+PLAINLY = "import normexp.report.report; normexp.report.report.write_figures = lambda store, report: None"
 IN_THREADS = """
 assert "torch" not in sys.modules
 import json, sys, threading

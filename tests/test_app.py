@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import normexp
-from normexp.interrupt import SIGNALS, Stopped, stoppable
+from normexp.execution.signals import SIGNALS, Stopped, stoppable
 
 TINY = "base: {depth: 1, width: 8, hidden: 8, heads: 2, vocab: 8, batch: 4, steps: 3, eval_every: 2}\n"
 PROGRAM = f"{sys.executable} -m normexp"

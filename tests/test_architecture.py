@@ -127,9 +127,9 @@ def test_files_stay_short(name: str) -> None:
 )
 def test_reading_commands_do_not_load_torch(arguments: list[str], tmp_path: Path) -> None:
     code = (
-        "import sys, normexp.cli.app\n"
+        "import sys, normexp.commands.app\n"
         f"sys.argv = ['normexp', *{[a.format(folder=tmp_path) for a in arguments]!r}]\n"
-        "try:\n    normexp.cli.app.main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
+        "try:\n    normexp.commands.app.main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
         "print('LOADED', sorted(m for m in ('torch', 'pandas', 'matplotlib', 'scipy') if m in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)

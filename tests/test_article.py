@@ -11,15 +11,14 @@ from calculations import OWN, SPEED
 from torch import Tensor, nn
 from typer.testing import CliRunner
 
-from normexp.claims import trial
-from normexp.claims.claim import Claim, Kind, Word
+from normexp.claims import evaluate
+from normexp.claims.claim import Claim, Kind, Verdict, Word
 from normexp.claims.files import choose
-from normexp.claims.verdict import Verdict
-from normexp.cli.app import app
+from normexp.commands.app import app
 from normexp.errors import EXIT_VERDICT_DIFFERS
-from normexp.nn import norms as norm_table
-from normexp.schemes import SCHEMES, Scale, constant
-from normexp.texts.article import deepnorm
+from normexp.model import norms as norm_table
+from normexp.schemes.schemes import SCHEMES, Scale, constant
+from normexp.texts.article import gradients
 
 pytestmark = pytest.mark.usefixtures("alone")
 
@@ -30,7 +29,7 @@ def article() -> list[Claim]:
 
 def judged(claims: Sequence[Claim], folder: Path) -> dict[str, Verdict]:
     file = choose(["article"])[0]
-    return {verdict.claim.id: verdict for verdict in trial.judged(file, claims, folder)}
+    return {verdict.claim.id: verdict for verdict in evaluate.judged(file, claims, folder)}
 
 
 def named(*ids: str) -> list[Claim]:
@@ -103,10 +102,10 @@ def test_then_the_command_exits_with_3(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_deepnorm_with_alpha_on_the_branch_changes_a_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     claims = [replace(claim, seeds=1) for claim in named("5.2.deepnorm_tames")]
-    monkeypatch.setattr(deepnorm, "DEPTHS", (4, 16))
+    monkeypatch.setattr(gradients, "DEPTHS", (4, 16))
     right = SCHEMES["deepnorm"]
     (before,) = judged(claims, tmp_path).values()
-    assert (before.text, before.differs) == (f"only when {deepnorm.SKIP}", False)
+    assert (before.text, before.differs) == (f"only when {gradients.SKIP}", False)
     wrong = replace(right, skip=constant(1.0), branch_out=Scale(right.skip.value))
     monkeypatch.setitem(SCHEMES._rows, "deepnorm", wrong)
     (after,) = judged(claims, tmp_path).values()

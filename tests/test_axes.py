@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from normexp.config.axes import Axis, build, listed
-from normexp.keys import Value
-from normexp.run import KEYS
+from normexp.config.keys import Value
+from normexp.config.run import KEYS
 
 
 def made(builder: str, name: str, *numbers: str) -> Axis:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from commandline import TINY, main
 
-from normexp.results.store import PACK, Store
+from normexp.storage.store import PACK, Store
 
 BAD = {
     "a misspelt key": ("grid: {lrr: [1e-3]}", "did you mean lr"),

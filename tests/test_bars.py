@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normexp.views.bars import bar, levels, sparkline
+from normexp.terminal.live import bar, levels, sparkline
 
 
 def test_levels_grow_with_the_logarithm_and_mark_what_is_not_finite() -> None:

@@ -13,17 +13,18 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from normexp.cli.app import app
-from normexp.config.bench import read_model, read_shapes, read_threads
+from normexp.analysis import measured_tables as view
+from normexp.commands.app import app
+from normexp.commands.bench import read_model, read_shapes, read_threads
+from normexp.config.run import RunConfig
 from normexp.errors import UserError
-from normexp.execute import jobs, machine
-from normexp.program.paths import fastest
-from normexp.results import measured
-from normexp.run import RunConfig
-from normexp.timing import BOTH, FORWARD, STEP, Rounds, Timing, timings
+from normexp.execution import machine
+from normexp.execution import machine as jobs
+from normexp.plots.measured import draw_bench
+from normexp.records.measurements import BOTH, FORWARD, STEP, Rounds, Timing, timings
+from normexp.storage import outputs
 from normexp.training import bench
-from normexp.views import bench as view
-from normexp.views.figures.benchfigure import draw
+from normexp.training.paths.choice import fastest
 
 TINY = ("depth=1", "width=8", "hidden=8", "heads=2", "vocab=8", "batch=4")
 NORMS = ["LayerNorm", "nn.RMSNorm", "handwritten", "normexp"]
@@ -97,7 +98,7 @@ class TestRows:
         assert (ln.share, rms.share_p10, none.ratio) == (0.5, 0.75, 0.5)
 
     def test_csv_round_trip(self, rows: list[Timing], out: tuple[Path, str]) -> None:
-        text = view.to_csv(rows)
+        text = view.bench_csv(rows)
         assert text == (out[0] / "bench.csv").read_text("utf-8")
         assert repr(from_csv(text)) == repr(rows)
 
@@ -155,7 +156,7 @@ class TestMeasuring:
 
 class TestShown:
     def test_tables_have_a_row_for_each_norm(self, rows: list[Timing], out: tuple[Path, str]) -> None:
-        tables = view.tables(rows)
+        tables = view.bench_tables(rows)
         assert [len(table.rows) for table in tables] == [3, 8, 8]
         assert [table.title.split(",")[0] for table in tables[1:]] == ["Forward", "Forward with backward"]
         assert all(len(row) == len(table.header) for table in tables for row in table.rows)
@@ -165,7 +166,7 @@ class TestShown:
 
     def test_numbers_in_cells(self) -> None:
         ln, none = timings(made(ln=[20e-3] * 3, none=[1.5e-3] * 3), "ln", "none")
-        (table,) = view.tables([ln, none])
+        (table,) = view.bench_tables([ln, none])
         assert table.rows == (
             ("ln", "20.0 ms (20.0–20.0)", "1.00 (1.00–1.00)", "92.5% (92.5% to 92.5%)", "1"),
             ("none", "1500 µs (1500–1500)", "0.07 (0.07–0.07)", "", "1"),
@@ -174,7 +175,7 @@ class TestShown:
     @pytest.mark.parametrize("threads", [[1], [1, 2]])
     def test_the_figure_has_every_ratio_but_layer_norms(self, rows: list[Timing], threads: list[int]) -> None:
         operators = [dataclasses.replace(row, threads=count) for count in threads for row in rows if row.part != STEP]
-        figure = draw(operators)
+        figure = draw_bench(operators)
         assert [ax.get_title() for ax in figure.axes] == [FORWARD, BOTH]
         for ax in figure.axes:
             assert [label.get_text() for label in ax.get_xticklabels()] == ["3x5x8", "4x6"]
@@ -231,7 +232,7 @@ class TestRefusals:
         assert "folder of a sweep" in str(done.exception)
 
     def test_a_folder_that_another_command_holds_is_left_alone(self, tmp_path: Path) -> None:
-        with measured.held(tmp_path / "bench"):
+        with outputs.held(tmp_path / "bench"):
             quick = ["--steps", "0", "--shapes", "4x2", "--rounds", "3", "--threads", "1"]
             done = CliRunner().invoke(app, ["bench", *TINY, *quick, "--out", str(tmp_path)])
         assert "is in use by pid" in str(done.exception)
@@ -271,7 +272,7 @@ def test_options() -> None:
 
 def test_a_busy_machine_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ["bench", *TINY, "--steps", "0", "--shapes", "4x2", "--rounds", "3", "--out", str(tmp_path)]
-    monkeypatch.setattr("normexp.views.figures.canvas.render", lambda figure: {})
+    monkeypatch.setattr("normexp.plots.style.render", lambda figure: {})
     monkeypatch.setattr(jobs, "default_jobs", lambda: 2)
     for load, warned in ((0.3, False), (0.31, True), (1.5, True), (None, False)):
         monkeypatch.setattr(machine, "load", lambda load=load: load)

@@ -17,10 +17,10 @@ from benchmarks.overhead import measured
 from benchmarks.peers import network as peer
 from benchmarks.sweep import LOOP, MIXERS, NORMS, TOOLS, Grid, ToolFailed, calm, timed
 from normexp.config.grid import plan
-from normexp.config.sweepfile import parse
-from normexp.nn.network import Network, build
-from normexp.run import KEYS, RunConfig
-from normexp.tasks import VALIDATION_SEQUENCES, Task
+from normexp.config.run import KEYS, RunConfig
+from normexp.config.sweep_file import parse
+from normexp.data.tasks import VALIDATION_SEQUENCES, Task
+from normexp.model.network import Network, build
 from normexp.training.trainer import Trainer, parameter_count
 
 STEPS = 4

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normexp.bisection import Finding, Number, Span, borders, finding, wanted
+from normexp.analysis.stability_edges import Finding, Number, Span, borders, finding, wanted
 
 SPANS = st.one_of(
     st.builds(

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import records
 
-from normexp.views import tables
-from normexp.views.conclusion import conclusion
-from normexp.views.pages import sweeppage
-from normexp.views.pages.webpage import html
-from normexp.views.pivot import pivot
-from normexp.views.report import Report
-from normexp.views.summary import summarize
+from normexp.analysis import frames
+from normexp.analysis.cells import summarize
+from normexp.analysis.conclusions import conclusion
+from normexp.analysis.tables import pivot
+from normexp.report import sweep_page
+from normexp.report.html import html
+from normexp.report.report import Report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 HOSTILE = "<img src=http://127.0.0.1:9/x onerror=alert(1)></script><script>document.title='taken'</script>"
@@ -62,7 +62,7 @@ def page() -> str:
         records.done(f, 2.2),
     ]
     found = {record.run_id: record for record in ended}
-    runs = tables.runs(PLAN, found)
+    runs = frames.runs(PLAN, found)
     report = Report(
         plan=PLAN,
         records=found,
@@ -72,7 +72,7 @@ def page() -> str:
         pivots=tuple(pivot(PLAN, runs)),
         warnings=(HOSTILE,),
     )
-    return html(sweeppage.page(report, lambda run_id: found[run_id].traces, {}, Path(HOSTILE)))
+    return html(sweep_page.page(report, lambda run_id: found[run_id].traces, {}, Path(HOSTILE)))
 
 
 def browse(path: Path, tmp_path: Path) -> tuple[str, str]:

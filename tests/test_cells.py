@@ -8,11 +8,11 @@ import pytest
 import records as made
 from charts import chart, line, source_of
 
-from normexp.record import Outcome
-from normexp.sensitivity import sensitivity
-from normexp.views.figures.chart import Map, Spot
-from normexp.views.figures.choice import Choice, Source
-from normexp.views.figures.kinds import compute
+from normexp.analysis.sensitivity import sensitivity
+from normexp.plots.chart import Map, Spot
+from normexp.plots.choice import Choice, Source
+from normexp.plots.kinds import compute
+from normexp.records.record import Outcome
 
 
 def test_sensitivity_is_the_mean_distance_from_the_best() -> None:

@@ -9,12 +9,11 @@ import records as made
 from charts import figure_of
 from drawn import crosses, cut_off, legend, torn_plan
 
-from normexp.plan import Plan
-from normexp.record import RunRecord
-from normexp.views.figures import curves
-from normexp.views.figures.canvas import LossAxis
-from normexp.views.figures.drawing import draw, draw_layer_signal
-from normexp.views.figures.look import LIGHT, WIDTHS, Look
+from normexp.config.plan import Plan
+from normexp.plots import runs
+from normexp.plots.drawing import draw, draw_layer_signal
+from normexp.plots.style import LIGHT, WIDTHS, Look, LossAxis
+from normexp.records.record import RunRecord
 
 COLUMN = Look(width=WIDTHS["column"])
 
@@ -108,7 +107,7 @@ def test_squares_are_split_by_outcome_and_count_the_learned() -> None:
 def test_layer_signal_shows_the_way_down(plan: Plan) -> None:
     configs = list(plan.configs.values())
     alive, dead = made.done(configs[0], 1.9), made.dead(configs[-1], 33)
-    signal = curves.layer_signal({"alive": alive, "dead": dead}, title="signal")
+    signal = runs.layer_signal({"alive": alive, "dead": dead}, title="signal")
     steps = {
         name: [(line.step, line.dying) for line in signal.lines if line.panel == name] for name in ("alive", "dead")
     }

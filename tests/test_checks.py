@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 from claimframes import CASES, DEAD, GOOD, HIGH, LOW, MID, POST, PRE, STUCK, both, deep, logits, norms, rates
 
+from normexp.claims.cell_stats import Difference, Mismatch, Thin, difference
 from normexp.claims.checks import CHECKS
 from normexp.claims.claim import Finding
-from normexp.claims.findings import Difference, Mismatch, Thin, difference
 
 
 def check(name: str, given: pd.DataFrame) -> Finding:

@@ -8,12 +8,12 @@ import pytest
 import records as made
 from charts import chart, source_of
 
-from normexp import only
+from normexp.config import plan as only
+from normexp.config.labels import ALONE
 from normexp.errors import UserError
-from normexp.labels import ALONE
-from normexp.views.figures.chart import LINEAR, LOG, NAMES, value_axis
-from normexp.views.figures.choice import Source
-from normexp.views.figures.kinds import KINDS, fitting
+from normexp.plots.chart import LINEAR, LOG, NAMES, value_axis
+from normexp.plots.choice import Source
+from normexp.plots.kinds import KINDS, fitting
 
 
 @pytest.mark.parametrize(
@@ -41,13 +41,13 @@ def test_a_figure_that_cannot_be_is_told(kind: str, choice: dict[str, object], t
 
 
 def test_only_some_runs(source: Source) -> None:
-    found = chart("curves", source.only(only.parse(["norm=none", "lr=1e-3,1e-2"])))
+    found = chart("curves", source.only(only.parse_point_filter(["norm=none", "lr=1e-3,1e-2"])))
     assert {one.label for one in found.lines} == {"lr 0.001", "lr 0.01"}
-    assert len(source.only(only.parse(["depth=4"])).plan.points) == 12, "a key that is no axis"
+    assert len(source.only(only.parse_point_filter(["depth=4"])).plan.points) == 12, "a key that is no axis"
     with pytest.raises(UserError, match=r"--only leaves no run: norm is ln, none; lr is 0.001, 0.01"):
-        source.only(only.parse(["norm=ln", "lr=0.5"]))
+        source.only(only.parse_point_filter(["norm=ln", "lr=0.5"]))
     with pytest.raises(UserError) as fault:
-        only.parse(["norm", "nrm=ln", "lr=fast"])
+        only.parse_point_filter(["norm", "nrm=ln", "lr=fast"])
     assert [text.partition(": ")[2][:20] for text in fault.value.complaints] == [
         "write key=value",
         "nrm is no key: did y",

@@ -8,16 +8,15 @@ from dataclasses import replace
 import pytest
 from claimpages import FULL, Reader, by_runs, cited, every_word, page, plain, published_plan, sheet
 
-from normexp.claims.claim import Kind, Word
-from normexp.claims.verdict import judge
+from normexp.claims.claim import Kind, Word, judge
 from normexp.config import grid
-from normexp.outcome import RULES
-from normexp.plan import Plan
-from normexp.views.pages import claimreport, sheets, takeaways
-from normexp.views.pages.page import Grid, Paragraph, Points
-from normexp.views.pages.sheets import Sheet
-from normexp.views.pages.textpage import markdown
-from normexp.views.pages.webpage import html
+from normexp.config.plan import Plan
+from normexp.records.outcome import RULES
+from normexp.report import claims_report
+from normexp.report.claims_report import Sheet
+from normexp.report.html import html
+from normexp.report.markdown import markdown
+from normexp.report.page import Grid, Paragraph, Points
 
 
 @pytest.fixture
@@ -69,7 +68,7 @@ def test_quick_runs_are_called_quick_on_top_and_at_each_verdict(plan: Plan) -> N
     told = [row for row in rows if row[0] in {v.claim.id for v in verdicts if v.claim.kind is Kind.SWEEP}]
     assert len(told) == 8
     assert all("(quick)" in row[1] for row in told)
-    assert all("Quick runs settle nothing" in item for item in takeaways.told(takeaways.chosen(verdicts)).items)
+    assert all("Quick runs settle nothing" in item for item in claims_report.told(claims_report.chosen(verdicts)).items)
     assert "--quick" in markdown(shown)
 
 
@@ -84,9 +83,9 @@ def test_findings_are_chosen_by_the_rule() -> None:
         by_runs("thin", True, None, section="summary"),
         *(by_runs(f"of{number}", True, True, runs=1, section=f"8.{number}") for number in range(4)),
     ]
-    found = takeaways.chosen(verdicts)
+    found = claims_report.chosen(verdicts)
     assert [verdict.claim.id for verdict in found] == ["mine.end", "mine.most", "mine.more", "mine.of0", "mine.of1"]
-    points = takeaways.told(found[:3])
+    points = claims_report.told(found[:3])
     assert points.leads == (
         "“What end says” holds in every setting.",
         "“What most says” holds only as written.",
@@ -96,7 +95,7 @@ def test_findings_are_chosen_by_the_rule() -> None:
         "Stated: most's figure. Measured, in 14 runs: as written: most True; as described: most False. Claim mine.most."
     )
     many = [by_runs(f"end{number}", True, True, section="summary") for number in range(7)]
-    assert len(takeaways.chosen(many)) == takeaways.MOST
+    assert len(claims_report.chosen(many)) == claims_report.MOST
     assert "No claim is decided by runs yet." in markdown(page({}, [by_runs("thin", None, None)]))
 
 
@@ -105,7 +104,7 @@ def test_what_holds_in_none_of_its_own_settings_is_told_so() -> None:
     finding = replace(verdict.findings[0], holds=True, setting="as written at lr 1e-2")
     held = judge(verdict.claim, [*verdict.findings, finding])
     assert held.word is Word.ONLY_WHEN
-    assert takeaways.told([held]).leads == (
+    assert claims_report.told([held]).leads == (
         "“What elsewhere says” does not hold as stated, but does as written at lr 1e-2.",
     )
 
@@ -119,10 +118,10 @@ def test_what_a_label_fixes_beside_the_settings_is_told() -> None:
             ("as described", {"depth": 1, "norm": ["none", "ln"]}),
         ],
     )
-    assert sheets.apart(made, {"mixer"}) == {"as written": "final_norm ln"}
-    assert sheets.apart(made, {"final_norm"}) == {}
+    assert claims_report.apart(made, {"mixer"}) == {"as written": "final_norm ln"}
+    assert claims_report.apart(made, {"final_norm"}) == {}
     shown = Sheet(plan=made, records={}, pictures={})
-    points = [block for block in sheets.blocks(shown, []) if isinstance(block, Points)]
+    points = [block for block in claims_report.blocks(shown, []) if isinstance(block, Points)]
     assert points[0].leads == ("Here as written:",)
 
 
@@ -133,7 +132,7 @@ def test_a_verdict_that_is_not_as_expected_is_told(plan: Plan) -> None:
 
 def test_verdicts_are_a_table_too() -> None:
     verdicts = every_word(quick=True)
-    rows = list(csv.DictReader(claimreport.to_csv(verdicts).splitlines()))
+    rows = list(csv.DictReader(claims_report.to_csv(verdicts).splitlines()))
     assert [row["verdict"] for row in rows] == [verdict.word.value for verdict in verdicts]
     assert [row["quick"] for row in rows] == ["True"] * 4 + ["False"] * 3
     assert rows[1]["when"] == "as written"

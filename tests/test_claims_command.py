@@ -15,18 +15,18 @@ import records
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from normexp.claims import trial
+from normexp.claims import evaluate
+from normexp.claims.calculations import COMPUTED
 from normexp.claims.checks import CHECKS
-from normexp.claims.computed import COMPUTED
 from normexp.claims.evidence import Evidence
 from normexp.claims.measures import MEASURES
-from normexp.claims.reading import load
-from normexp.cli.app import app
-from normexp.record import Status
-from normexp.results import pack as packing
-from normexp.results.store import PACK, Store
-from normexp.views import claims as view
-from normexp.views import report
+from normexp.claims.parser import load
+from normexp.commands.app import app
+from normexp.records.record import Status
+from normexp.report import report
+from normexp.storage import packs as packing
+from normexp.storage.store import PACK, Store
+from normexp.terminal import claims as view
 
 SWEEP = """\
 name: pair
@@ -285,7 +285,7 @@ def test_the_words_of_a_claims_file_are_listed(folder: Path) -> None:
 
 def printed(folder: Path, columns: int) -> Sequence[str]:
     file = load(folder / "mine.yaml")
-    verdicts = trial.judged(file, file.claims, folder / "nowhere")
+    verdicts = evaluate.judged(file, file.claims, folder / "nowhere")
     console = Console(file=StringIO(), width=columns, color_system=None)
     console.print(view.listing(verdicts, file.title))
     assert isinstance(console.file, StringIO)

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from normexp.claims import trial
+from normexp.claims import evaluate
 from normexp.claims.claim import ClaimFile, Kind, Word
 from normexp.claims.evidence import plans
 from normexp.claims.files import choose, shipped
-from normexp.claims.reading import load, parse
+from normexp.claims.parser import load, parse
 from normexp.config import grid
-from normexp.config.sweepfile import load as load_sweep
+from normexp.config.sweep_file import load as load_sweep
 from normexp.errors import UserError
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -184,7 +184,7 @@ def test_a_selection_that_fits_nothing_is_told_with_the_claim(folder: Path) -> N
     for old, new in (("depth: 1}}", "depth: 7}}"), ("other: {norm: none}", "other: {norm: rms}")):
         file = read(folder, GOOD.replace(old, new).replace("    elsewhere: {at a high rate: {lr: 1e-2}}\n", ""))
         with pytest.raises(UserError, match=r"mine.yaml:3: mine.equal: .*no point has"):
-            trial.judged(file, file.claims, folder)
+            evaluate.judged(file, file.claims, folder)
 
 
 @pytest.mark.parametrize("name", shipped())
@@ -205,7 +205,7 @@ class TestShipped:
         """Mismatch is told before Thin only where the cells come first, so every verdict is asked for."""
         file, claims, _ = choose([name])
         claims = [claim for claim in claims if claim.kind is Kind.SWEEP]
-        verdicts = trial.judged(file, claims, tmp_path, scale=scale)
+        verdicts = evaluate.judged(file, claims, tmp_path, scale=scale)
         assert {verdict.word for verdict in verdicts} == {Word.NOT_ENOUGH}
 
     def test_every_sweep_of_three_settings_has_the_seeds_that_its_claims_need(self, name: str) -> None:
@@ -237,7 +237,7 @@ def test_names_of_files_and_claims(folder: Path) -> None:
 def test_the_example_can_be_asked(tmp_path: Path) -> None:
     file = load(EXAMPLES / "deepnorm_claims.yaml")
     quick = [claim for claim in file.claims if claim.kind is not Kind.COMPUTE]  # it stands in papers.yaml, too
-    words = [verdict.word for verdict in trial.judged(file, quick, tmp_path)]
+    words = [verdict.word for verdict in evaluate.judged(file, quick, tmp_path)]
     assert words == [Word.NOT_ENOUGH] * 3 + [Word.REPRODUCED]
 
 

@@ -13,12 +13,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stored import refuse, same
 
-from normexp.keys import Key
-from normexp.plan import Plan
-from normexp.record import CurveRow, Death, Losses, Outcome, Result, RunRecord, SignalRow, Status, Traces, Verdict
-from normexp.results import codec
-from normexp.results.store import Store
-from normexp.run import KEYS, RunConfig
+from normexp.config.keys import Key
+from normexp.config.plan import Plan
+from normexp.config.run import KEYS, RunConfig
+from normexp.records.record import (
+    CurveRow,
+    Death,
+    Losses,
+    Outcome,
+    Result,
+    RunRecord,
+    SignalRow,
+    Status,
+    Traces,
+    Verdict,
+)
+from normexp.storage import codec
+from normexp.storage.store import Store
 
 ANY_FLOAT = st.floats(allow_nan=True, allow_infinity=True)
 TEXT = st.text(max_size=20)
@@ -88,7 +99,9 @@ def test_a_record_comes_back_from_strict_json(record: RunRecord) -> None:
 
 
 @settings(deadline=None)
-@given(st.lists(st.builds(CurveRow, step=st.integers(0), **dict.fromkeys(codec.CURVE[1:], st.none() | ANY_FLOAT))))
+@given(
+    st.lists(st.builds(CurveRow, step=st.integers(0), **dict.fromkeys(codec.CURVE_COLUMNS[1:], st.none() | ANY_FLOAT)))
+)
 def test_a_curve_comes_back_from_csv(curve: list[CurveRow]) -> None:
     assert same(codec.curve_from_csv(codec.curve_to_csv(curve)), curve)
 
@@ -122,7 +135,8 @@ def any_configs(draw: st.DrawFn) -> RunConfig:
 
 
 CURVES = st.lists(
-    st.builds(CurveRow, step=st.integers(0, 9), **dict.fromkeys(codec.CURVE[1:], st.none() | ANY_FLOAT)), max_size=3
+    st.builds(CurveRow, step=st.integers(0, 9), **dict.fromkeys(codec.CURVE_COLUMNS[1:], st.none() | ANY_FLOAT)),
+    max_size=3,
 )
 ROWS = st.lists(st.builds(SignalRow, step=COUNT, layer=COUNT, part=WORD, quantity=WORD, value=ANY_FLOAT), max_size=3)
 TRACES = st.builds(Traces, curve=CURVES, layers=ROWS, death_layers=ROWS)

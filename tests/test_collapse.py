@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from stored import saved
 
-from normexp.cli.collapse import collapse as command
-from normexp.collapse import asked, plan_of
-from normexp.record import Death, Losses, Outcome, Result, RunRecord, SignalRow, Status, Traces, Verdict
-from normexp.run import RunConfig
-from normexp.settings import SETTINGS
-from normexp.views import collapse, report
+from normexp.analysis import collapse
+from normexp.analysis.collapse import asked, plan_of
+from normexp.commands.collapse import collapse as command
+from normexp.config.presets import SETTINGS
+from normexp.config.run import RunConfig
+from normexp.records.record import Death, Losses, Outcome, Result, RunRecord, SignalRow, Status, Traces, Verdict
+from normexp.report import report
 
 PLAN = plan_of("as-a-transformer", {"depth": 20, "norm": "none"})
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packs import plain
 
-from normexp.record import CurveRow, SignalRow
-from normexp.results import codec, compact
+from normexp.records.record import CurveRow, SignalRow
+from normexp.storage import codec, compact
 
 NUMBERS = st.floats() | st.floats(width=32) | st.integers(-3, 3).map(float)
 CURVES = st.lists(

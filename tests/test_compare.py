@@ -15,14 +15,15 @@ import pytest
 import records
 from scipy import stats
 
-from normexp.cli import app
+from normexp.analysis import comparison
+from normexp.analysis.pairing import Side, halves, side
+from normexp.commands import app
+from normexp.config.plan import Plan
 from normexp.errors import UserError
-from normexp.plan import Plan
-from normexp.record import Losses
-from normexp.results.store import Store
-from normexp.views import compare as view
-from normexp.views import comparedruns, comparison
-from normexp.views.pairing import Side, halves, side
+from normexp.records.record import Losses
+from normexp.storage.store import Store
+from normexp.terminal import compare
+from normexp.terminal import compare as view
 
 SEEDS = [0, 1, 2]
 
@@ -158,7 +159,7 @@ class TestAlong:
 def shown(found: comparison.Comparison) -> str:
     from io import StringIO
 
-    from normexp.views.console import output
+    from normexp.terminal.console import output
 
     buffer = StringIO()
     output(buffer).print(view.comparison(found))
@@ -173,7 +174,7 @@ class TestRuns:
     )
 
     def test_where_curves_part(self) -> None:
-        found = comparedruns.compare(self.ONE, self.OTHER)
+        found = compare.compare(self.ONE, self.OTHER)
         assert [item.name for item in found.keys] == ["lr"]
         assert found.difference == pytest.approx(-0.1)
         assert found.curves is not None
@@ -191,13 +192,13 @@ class TestRuns:
             self.ONE, traces=replace(self.ONE.traces, curve=[replace(r, grad_norm=None) for r in self.ONE.traces.curve])
         )
         for pair in ((self.ONE, packed), (packed, self.ONE)):
-            found = comparedruns.compare(*pair)
-            assert "the same, bit by bit, over 100 steps" in comparedruns.sentences(found)[-1]
+            found = compare.compare(*pair)
+            assert "the same, bit by bit, over 100 steps" in compare.run_sentences(found)[-1]
 
     def test_the_dead_have_no_difference(self) -> None:
-        found = comparedruns.compare(self.ONE, self.DEAD)
+        found = compare.compare(self.ONE, self.DEAD)
         assert found.difference is None
-        assert comparedruns.as_data(found)["b"]["outcome"] == "nonfinite"
+        assert compare.as_data(found)["b"]["outcome"] == "nonfinite"
 
 
 class TestCommand:

@@ -11,8 +11,8 @@ from kernels import call, needs_compiler, numbers
 from torch import Tensor
 from torch.nn import functional as F
 
-from normexp.program.compiled.library import load
-from normexp.program.compiled.lower import LANES
+from normexp.training.paths.compiled.library import load
+from normexp.training.paths.compiled.program import LANES
 
 pytestmark = needs_compiler
 

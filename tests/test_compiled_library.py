@@ -14,12 +14,12 @@ import pytest
 from kernels import needs_compiler
 
 from normexp.errors import UserError
-from normexp.paths import VARIABLE, ExecutionPath, requested
-from normexp.program import paths
-from normexp.program.compiled import library
-from normexp.program.compiled.library import UnavailableError
+from normexp.records.execution_path import VARIABLE, ExecutionPath, requested
+from normexp.training.paths import choice as paths
+from normexp.training.paths.compiled import library
+from normexp.training.paths.compiled.library import UnavailableError
 
-LOAD = "from normexp.program.compiled.library import load; print(load().functions._name)"
+LOAD = "from normexp.training.paths.compiled.library import load; print(load().functions._name)"
 
 
 @pytest.fixture

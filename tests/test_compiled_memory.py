@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from normexp.program.compiled.library import FLAGS, SOURCES
+from normexp.training.paths.compiled.library import FLAGS, SOURCES
 
 DRIVER = Path(__file__).parent / "kernel_driver.cpp"
 SANITIZERS = "address,bounds,shift,integer-divide-by-zero,signed-integer-overflow,return,unreachable,bool,enum"

@@ -9,10 +9,10 @@ import pytest
 import torch
 from kernels import needs_compiler
 
-from normexp.norms import NORMS
-from normexp.paths import ExecutionPath
-from normexp.run import RunConfig
-from normexp.tasks import Task
+from normexp.config.run import RunConfig
+from normexp.data.tasks import Task
+from normexp.records.execution_path import ExecutionPath
+from normexp.schemes.norms import NORMS
 from normexp.training.trainer import Trainer
 
 EXPONENTS = (0, 2, 4, 8, 12, 16, 19, 25, 38)

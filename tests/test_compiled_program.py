@@ -15,18 +15,25 @@ from kernels import needs_compiler
 from programs import FLOAT32_TOLERANCE, batch_of, check, network_of, poisoned, small
 from test_program_lower import OWN, OWN_NORMS
 
-from normexp import plugins
-from normexp.norms import NORMS
-from normexp.paths import ExecutionPath
-from normexp.program import nodes
-from normexp.program.compiled.library import load
-from normexp.program.compiled.lower import FUNCTIONS, HEAD_NORMS, LANES, MOST_FEATURES, ROWS
-from normexp.program.compiled.program import COMPILED_CHECKED, CompiledProgram
-from normexp.program.compiled.table import JoinedRows
-from normexp.program.lower import LONGEST
-from normexp.run import MIXERS, QK_NORMS, RunConfig
-from normexp.schemes import SCHEMES
-from normexp.training.death import training_signal
+from normexp.config import plugins
+from normexp.config.run import MIXERS, QK_NORMS, RunConfig
+from normexp.records.execution_path import ExecutionPath
+from normexp.schemes.norms import NORMS
+from normexp.schemes.schemes import SCHEMES
+from normexp.training.divergence import training_signal
+from normexp.training.paths import nodes
+from normexp.training.paths.compiled.library import load
+from normexp.training.paths.compiled.program import (
+    COMPILED_CHECKED,
+    FUNCTIONS,
+    HEAD_NORMS,
+    LANES,
+    MOST_FEATURES,
+    ROWS,
+    CompiledProgram,
+)
+from normexp.training.paths.compiled.table import JoinedRows
+from normexp.training.paths.lower import LONGEST
 from normexp.training.trainer import Trainer
 
 pytestmark = needs_compiler
@@ -165,7 +172,7 @@ class TestProducts:
     def test_all_of_them_without_wide_registers(self, monkeypatch: pytest.MonkeyPatch) -> None:
         called = []
         linear = nodes.linear
-        monkeypatch.setattr("normexp.program.compiled.lower.LANES", 1000)
+        monkeypatch.setattr("normexp.training.paths.compiled.program.LANES", 1000)
         monkeypatch.setattr(nodes, "linear", lambda *rest: called.append(rest) or linear(*rest))
         check_compiled(small(qk_norm="rms"))
         assert called

@@ -12,11 +12,11 @@ import pytest
 import records
 import typer
 
-from normexp.cli import completion
-from normexp.cli.app import app
-from normexp.results.store import Store
-from normexp.run import KEYS
-from normexp.schemes import SCHEMES
+from normexp.commands import completion
+from normexp.commands.app import app
+from normexp.config.run import KEYS
+from normexp.schemes.schemes import SCHEMES
+from normexp.storage.store import Store
 
 ROOT = typer.main.get_command(app)
 
@@ -119,8 +119,8 @@ def test_each_shell_has_its_form(
 def test_it_runs_nothing_and_loads_little(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("raise SystemExit('run')")
     code = (
-        "import sys, normexp.cli.app\n"
-        "normexp.cli.app.main()\n"
+        "import sys, normexp.commands.app\n"
+        "normexp.commands.app.main()\n"
         "slow = ('torch', 'pandas', 'numpy', 'matplotlib', 'scipy')\n"
         "print('LOADED', sorted(m for m in slow if m in sys.modules))"
     )

@@ -8,8 +8,8 @@ import pytest
 import records as made
 from records import runs_of
 
-from normexp.plan import Plan
-from normexp.views.conclusion import conclusion
+from normexp.analysis.conclusions import conclusion
+from normexp.config.plan import Plan
 
 
 def test_conclusion_names_the_axis_that_separates() -> None:

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from normexp.config import sweepfile
-from normexp.config.sweepfile import Sweep
+from normexp.config import sweep_file
+from normexp.config.sweep_file import Sweep
 from normexp.errors import UserError
 
 
 def parsed(text: str, *overrides: str, **rest: Any) -> Sweep:
-    return sweepfile.parse(text, origin="c.yaml", stem="c", overrides=overrides, **rest)
+    return sweep_file.parse(text, origin="c.yaml", stem="c", overrides=overrides, **rest)
 
 
 def complaints(text: str, *overrides: str, **rest: Any) -> tuple[str, ...]:
@@ -40,19 +40,19 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         (latin, "latin.yaml:2: is not UTF-8"),
     ]:
         with pytest.raises(UserError, match=words) as caught:
-            sweepfile.load(path)
+            sweep_file.load(path)
         assert len(caught.value.complaints) == 1
 
 
 def test_a_file_with_a_byte_order_mark_and_no_name(tmp_path: Path) -> None:
     path = tmp_path / "scan é.yaml"
     path.write_bytes(b"\xef\xbb\xbfbase: {depth: 1}\r\ntitle: \xc3\xa9\r\n")
-    sweep = sweepfile.load(path)
+    sweep = sweep_file.load(path)
     assert (sweep.name, sweep.title, sweep.folder) == ("scan é", "é", "scan é")
     hidden = tmp_path / ".hidden.yaml"
     hidden.write_text("base: {depth: 1}", encoding="utf-8")
     with pytest.raises(UserError, match="must not start with a dot"):
-        sweepfile.load(hidden)
+        sweep_file.load(hidden)
 
 
 def test_numbers_are_read_as_the_key_says() -> None:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from normexp.config import sweepfile
+from normexp.config import sweep_file
 from normexp.errors import UserError
 
 FAULTS: list[tuple[str, list[str]]] = [
@@ -166,7 +166,7 @@ FAULTS: list[tuple[str, list[str]]] = [
 
 def complaints(text: str) -> tuple[str, ...]:
     with pytest.raises(UserError) as caught:
-        sweepfile.parse(text, origin="c.yaml")
+        sweep_file.parse(text, origin="c.yaml")
     return tuple(caught.value.complaints)
 
 

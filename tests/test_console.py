@@ -7,8 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from normexp.views.console import Encodable, Uncut, output
-from normexp.views.pivot import TextTable
+from normexp.analysis.tables import TextTable
+from normexp.terminal.console import Encodable, Uncut, output
 
 TABLE = TextTable(
     title="",

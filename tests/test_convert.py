@@ -9,9 +9,8 @@ from foldable import shuffled, small
 from torch import nn
 
 from normexp.errors import UserError
-from normexp.training import convert as conversion
-from normexp.training.convert import Conversion, convert
-from normexp.training.fold import dropped, folded, widened
+from normexp.training import conversion
+from normexp.training.conversion import Conversion, convert, dropped, folded, widened
 from normexp.training.weights import network_from, weights_bytes
 
 

@@ -8,7 +8,7 @@ import torch
 from foldable import shuffled, small
 from typer.testing import CliRunner
 
-from normexp.cli.app import app
+from normexp.commands.app import app
 from normexp.errors import UserError
 from normexp.training.weights import header_of, network_from, weights_bytes
 

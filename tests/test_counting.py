@@ -8,14 +8,14 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from normexp.config import grid, structure, sweepfile
+from normexp.config import counting, grid, sweep_file
 from normexp.config.axes import Axis
+from normexp.config.run import KEYS, RunConfig
 from normexp.errors import UserError
-from normexp.run import KEYS, RunConfig
 
 
 def counted(text: str) -> grid.Count:
-    return grid.count(sweepfile.parse(text, origin="c.yaml"))
+    return grid.count(sweep_file.parse(text, origin="c.yaml"))
 
 
 HUGE = """
@@ -31,7 +31,7 @@ def test_a_huge_grid_is_counted_and_refused_unbuilt(text: str, points: int, monk
     built = []
     value = Axis.value
     monkeypatch.setattr(Axis, "value", lambda axis, index: built.append(index) or value(axis, index))
-    sweep = sweepfile.parse(text, origin="c.yaml")
+    sweep = sweep_file.parse(text, origin="c.yaml")
     assert grid.count(sweep) == grid.Count(points=points, runs=points, redundant=0, excluded=0, exact=False)
     assert str(grid.count(sweep)) == f"{points} points, at most {points} runs"
     with pytest.raises(UserError, match=f"at most {points} runs .* more than 10000: .*--max-runs"):
@@ -41,8 +41,8 @@ def test_a_huge_grid_is_counted_and_refused_unbuilt(text: str, points: int, monk
 
 def test_a_large_grid_is_counted_exactly_by_few_structures(monkeypatch: pytest.MonkeyPatch) -> None:
     settled = []
-    settle = structure._settle
-    monkeypatch.setattr(structure, "_settle", lambda *asked: settled.append(1) or settle(*asked))
+    settle = counting._settle
+    monkeypatch.setattr(counting, "_settle", lambda *asked: settled.append(1) or settle(*asked))
     count = counted(
         "grid: {norm: [none, ln], position: [pre, post], lr: {logspace: [1e-5, 1, 2500]}, seed: {range: [0, 99, 1]}}"
     )
@@ -113,7 +113,7 @@ def test_counts_and_plans_agree_with_the_long_way(groups: list[dict[str, Any]]) 
             asked, excluded = asked + 1, excluded + out
             if not out:
                 runs.add(same.run_id)
-    sweep = sweepfile.parse(yaml.safe_dump({"sweeps": groups}), origin="c.yaml")
+    sweep = sweep_file.parse(yaml.safe_dump({"sweeps": groups}), origin="c.yaml")
     count = grid.count(sweep)
     assert (count.points, count.excluded, count.runs) == (asked, excluded, len(runs))
     assert count.redundant == asked - excluded - len(runs)

@@ -13,14 +13,14 @@ from drawn import crosses, cut_off, legend
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normexp.curves import thinned
+from normexp.analysis.differences import thinned
+from normexp.config.run import RunConfig
 from normexp.errors import UserError
-from normexp.record import CurveRow, Death, Outcome, RunRecord, SignalRow, Traces
-from normexp.run import RunConfig
-from normexp.views.figures import curves
-from normexp.views.figures.chart import LINEAR, NAMES, TRAINING
-from normexp.views.figures.choice import Source
-from normexp.views.figures.drawing import draw, draw_layer_signal
+from normexp.plots import runs
+from normexp.plots.chart import LINEAR, NAMES, TRAINING
+from normexp.plots.choice import Source
+from normexp.plots.drawing import draw, draw_layer_signal
+from normexp.records.record import CurveRow, Death, Outcome, RunRecord, SignalRow, Traces
 
 
 def test_a_line_of_losses_is_over_its_seeds_and_marks_each_death(source: Source) -> None:
@@ -55,7 +55,7 @@ def test_a_long_curve_is_thinned_but_keeps_its_end() -> None:
     (config,) = plan.configs.values()
     record = made.dead(config, 2999)
     training, validation = chart("curves", source_of(plan, {record.run_id: record})).lines
-    assert len(training.spots) <= curves.POINTS + 1
+    assert len(training.spots) <= runs.POINTS + 1
     assert training.spots[-1].x == 2999
     assert [spot.x for spot in validation.spots] == list(range(0, 2999, 25))
 
@@ -79,7 +79,7 @@ def test_a_long_curve_keeps_a_spike_of_one_step(spike: int) -> None:
     source = source_of(plan, {config.run_id: with_losses(config, losses)})
     training = next(one for one in chart("curves", source).lines if one.series == TRAINING)
     kept = {spot.x: spot.middle for spot in training.spots}
-    assert len(kept) <= curves.POINTS + 1
+    assert len(kept) <= runs.POINTS + 1
     assert (kept[spike], kept[1233], kept[1], kept[3000]) == (50.0, 0.5, losses[0], losses[-1])
     assert "50.0" in list(chart("curves", source).data["median"])
 
@@ -160,7 +160,7 @@ def test_the_first_non_finite_layer_is_the_recorded_one(step: int, where: str, l
     assert "first non-finite layer (k/n: k of n runs, else all)" in legend(figure)
 
     record = next(one for one in ends.values() if one.config.norm == "none" and one.config.seed == 0)
-    collapse = curves.layer_signal({"no norm": record}, title="signal")
+    collapse = runs.layer_signal({"no norm": record}, title="signal")
     drawn = draw_layer_signal(collapse)
     assert crosses(drawn) == [(layer, 1.0)]
     assert f"inf in {where}, layer {layer}, step {step}" in [text.get_text() for text in drawn.axes[0].texts]

@@ -15,11 +15,11 @@ from stored import write_all
 from tinysweeps import plan as tiny_plan
 from tinysweeps import sweep
 
+from normexp.config.plan import Plan
 from normexp.errors import UserError
-from normexp.plan import Plan
-from normexp.results import library, pack
-from normexp.results.store import CURVE, DEATH, LAYERS, LOG, RUN, RUNS, TRACES, WEIGHTS, Store
-from normexp.views import export, report
+from normexp.report import export, report
+from normexp.storage import index, packs
+from normexp.storage.store import CURVE, DEATH, LAYERS, LOG, RUN, RUNS, TRACES, WEIGHTS, Store
 
 TEXTS = (RUN, *TRACES, LOG)
 Damage = Callable[[bytes, bytes], bytes | None]
@@ -114,14 +114,14 @@ def test_a_damaged_trace_blocks_only_what_needs_it_and_is_named(name: str, how: 
     with pytest.raises(UserError) as fault:
         folder.read(run_id)
     assert fault.value.complaints == (line,)
-    found, record = library.find(folder.folder.parent, run_id)
+    found, record = index.find(folder.folder.parent, run_id)
     assert found.warnings == [line]
     assert record.traces is not None
     left = {part for file, part in TRACES.items() if getattr(record.traces, part) and file != name}
     assert left == set(TRACES.values()) - {TRACES[name]}
-    packed = pack.pack(folder)
+    packed = packs.pack(folder)
     assert packed.warnings == (f"{line}: it is not packed",)
-    assert pack.named(packed.path) == set(whole) - {run_id}
+    assert packs.named(packed.path) == set(whole) - {run_id}
 
 
 @pytest.mark.parametrize("how", DAMAGES)
@@ -151,10 +151,10 @@ def test_a_damaged_log_blocks_nothing_and_is_named(how: str, folder: Store, plan
     assert record.traces is not None
     (line,) = folder.warnings
     assert line.startswith(str(path))
-    packed = pack.pack(folder)
+    packed = packs.pack(folder)
     assert packed.warnings == (line,)
     shutil.rmtree(folder.folder / RUNS)
-    assert pack.unpack(packed.path).runs == len(plan.configs)
+    assert packs.unpack(packed.path).runs == len(plan.configs)
 
 
 @pytest.mark.parametrize("how", [how for how in DAMAGES if how != "missing"])
@@ -187,9 +187,9 @@ class TestOlderRuns:
         assert set(records) == set(plan.configs)
         assert older.damaged(records, thoroughly=True) == []
         assert all(older.traces(run_id, record.result).curve for run_id, record in records.items())
-        packed = pack.pack(older)
+        packed = packs.pack(older)
         shutil.rmtree(older.folder / RUNS)
-        assert (packed.warnings, pack.unpack(packed.path).runs) == ((), 4)
+        assert (packed.warnings, packs.unpack(packed.path).runs) == ((), 4)
 
     @pytest.mark.parametrize(
         ("how", "told"),
@@ -229,9 +229,9 @@ def test_a_damaged_copy_is_not_reused_and_is_named(tmp_path: Path) -> None:
 
 def test_a_restored_run_is_as_it_was_written(folder: Store, plan: Plan) -> None:
     """A pack leaves gradient norms out, and the stamp of a curve knows it without them."""
-    packed = pack.pack(folder)
+    packed = packs.pack(folder)
     shutil.rmtree(folder.folder / RUNS)
-    pack.unpack(packed.path)
+    packs.unpack(packed.path)
     records = folder.records()
     assert folder.damaged(records, thoroughly=True) == []
     run_id = dead(plan)
@@ -243,18 +243,18 @@ def test_a_restored_run_is_as_it_was_written(folder: Store, plan: Plan) -> None:
 def test_a_pack_whose_content_was_changed_is_refused(
     folder: Store, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read_those = pack.read_those
+    read_those = packs.read_those
 
     def changed(path: Path, names: object) -> dict[str, bytes]:
         found = read_those(path, names)  # type: ignore[arg-type]
         return {name: digit_flipped(text, b"") if name == CURVE else text for name, text in found.items()}
 
-    monkeypatch.setattr(pack, "read_those", changed)
-    path = pack.pack(folder).path
+    monkeypatch.setattr(packs, "read_those", changed)
+    path = packs.pack(folder).path
     monkeypatch.undo()
     shutil.rmtree(folder.folder / RUNS)
     with pytest.raises(UserError, match=r"is damaged, and nothing of it was restored: runs/.*curve\.csv: its content"):
-        pack.unpack(path)
+        packs.unpack(path)
     assert folder.ended() == set()
 
 
@@ -305,8 +305,8 @@ def test_every_command_meets_damage(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("normexp.views.figures.drawing.draw", lambda *made, **look: None)
-    monkeypatch.setattr("normexp.views.figures.drawing.render", lambda *drawn, **look: {})
+    monkeypatch.setattr("normexp.plots.drawing.draw", lambda *made, **look: None)
+    monkeypatch.setattr("normexp.plots.drawing.render", lambda *drawn, **look: {})
     for command, (arguments, blocked) in COMMANDS.items():
         if command == "repro" and name not in (RUN, CURVE):
             continue  # it makes the run again, which takes a second

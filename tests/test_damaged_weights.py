@@ -13,8 +13,8 @@ from safetensors.torch import save
 from weightbytes import CONFIG, DATA, TENSORS, read, small, tampered, with_header
 
 from normexp.errors import UserError
-from normexp.nn.network import Network, build
-from normexp.results import weightfile
+from normexp.model.network import Network, build
+from normexp.storage import outputs
 from normexp.training.weights import network_from, tensors_of
 
 
@@ -83,7 +83,7 @@ class Bomb:
 
 
 def open_file(path: Path) -> None:
-    data, origin = weightfile.read(path.parent / "results", str(path))
+    data, origin = outputs.read(path.parent / "results", str(path))
     network_from(data, origin=origin)
 
 

@@ -12,17 +12,17 @@ import pytest
 from workloads import records, tiny
 
 import normexp
-from normexp import plugins
+from normexp.config import plugins
+from normexp.config.plugins import Plugin
 from normexp.errors import UserError
-from normexp.execute import cluster as connection
-from normexp.execute import remote, wire
-from normexp.execute.dask import dask
-from normexp.execute.events import Finished, Progress, Started
-from normexp.execute.executors import chosen
-from normexp.execute.inline import inline
-from normexp.execute.worker import Job
-from normexp.plugins import Plugin
-from normexp.record import RunRecord, Status
+from normexp.execution.dask import driver as connection
+from normexp.execution.dask import wire, workers
+from normexp.execution.dask.driver import dask
+from normexp.execution.events import Finished, Progress, Started
+from normexp.execution.executors import chosen
+from normexp.execution.inline import inline
+from normexp.execution.worker import Job
+from normexp.records.record import RunRecord, Status
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 PLUGIN = Plugin(
@@ -112,10 +112,10 @@ def test_a_scheduler_that_is_not_there_is_told(address: str, monkeypatch: pytest
 
 
 def test_versions_are_named_on_both_sides() -> None:
-    assert connection.differences({"the worker a": remote.versions()}) == []
-    other = remote.versions() | {"numpy": "1.0", "numerics": "0"}
+    assert connection.differences({"the worker a": workers.versions()}) == []
+    other = workers.versions() | {"numpy": "1.0", "numerics": "0"}
     (fault,) = connection.differences({"the worker a": other})
-    here = remote.versions()
+    here = workers.versions()
     assert fault == (
         f"the worker a has numpy 1.0 (here {here['numpy']}), numerics 0 (here {here['numerics']}): "
         "install the same there as here"

@@ -17,11 +17,10 @@ from patience import PATIENCE_SECONDS, wait_until
 from workloads import records, tiny
 
 from normexp.errors import UserError
-from normexp.execute import remote
-from normexp.execute.cluster import ClusterError
-from normexp.execute.dask import dask
-from normexp.execute.events import Finished, Progress, Started
-from normexp.record import RunRecord, Status
+from normexp.execution.dask import workers
+from normexp.execution.dask.driver import ClusterError, dask
+from normexp.execution.events import Finished, Progress, Started
+from normexp.records.record import RunRecord, Status
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 slow = pytest.mark.slow
@@ -210,7 +209,7 @@ def test_ctrl_c_ends_a_cluster_of_this_process(tmp_path: Path, two: Cluster) -> 
 def test_a_worker_of_another_version_is_refused_at_once_and_when_it_comes_later(tmp_path: Path) -> None:
     (tmp_path / "other.py").write_text("import normexp\nnormexp.__version__ = '9.9'\n")
     (tmp_path / "without.py").write_text("import sys\nsys.modules['normexp'] = None\n")
-    told = f"normexp 9.9 (here {remote.versions()['normexp']}): install the same there as here"
+    told = f"normexp 9.9 (here {workers.versions()['normexp']}): install the same there as here"
     with cluster(tmp_path, workers=1) as running:
         running.wait_for_workers(1)
         events = dask(

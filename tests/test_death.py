@@ -6,14 +6,14 @@ import math
 import pytest
 import torch
 
-from normexp.nn.network import Network
-from normexp.record import Death
-from normexp.run import RunConfig
-from normexp.training.death import REPLAYED_STEPS, locate_step, locate_validation, replay
-from normexp.training.flat import FlatParameters
-from normexp.training.train import train
+from normexp.config.run import RunConfig
+from normexp.model.network import Network
+from normexp.records.record import Death
+from normexp.training.compiled_optimizers import CompiledAdam
+from normexp.training.divergence import REPLAYED_STEPS, locate_step, locate_validation, replay
+from normexp.training.loop import train
+from normexp.training.optimizers import FlatParameters
 from normexp.training.trainer import Trainer
-from normexp.training.update import CompiledAdam
 
 SMALL = RunConfig(depth=3, width=16, hidden=16, heads=2, vocab=16, batch=8, steps=60, eval_every=20)
 BLOWS_UP = dataclasses.replace(SMALL, norm="none", optimizer="sgd", lr=50.0)

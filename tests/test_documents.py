@@ -22,18 +22,18 @@ import yaml
 from documents import PAGES, ROOT, Block, Command
 from typer.testing import CliRunner
 
-from normexp import collapse, plugins
-from normexp.claims import files, reading, trial
+from normexp.analysis import collapse
+from normexp.claims import evaluate, files, parser
 from normexp.claims.claim import Finding
-from normexp.cli import app as program
-from normexp.cli import bench
-from normexp.config import grid, sweepfile
+from normexp.commands import app as program
+from normexp.commands import bench
+from normexp.config import grid, plugins, sweep_file
+from normexp.config.run import KEYS, RunConfig
 from normexp.errors import EXIT_USAGE, UserError
-from normexp.execute.executors import EXECUTORS
-from normexp.execute.inline import inline
-from normexp.norms import NORMS
-from normexp.run import KEYS, RunConfig
-from normexp.schemes import SCHEMES
+from normexp.execution.executors import EXECUTORS
+from normexp.execution.inline import inline
+from normexp.schemes.norms import NORMS
+from normexp.schemes.schemes import SCHEMES
 
 NOT_RUN = {
     r"make \w[\w-]*": "installs first; what it then runs stands beside it",
@@ -77,7 +77,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collapse, "DEFAULTS", dying)
     monkeypatch.setattr(collapse, "SEEDS", (0,))
     monkeypatch.setattr(bench, "SHAPES", "4x8")
-    monkeypatch.setattr("normexp.views.report.write_figures", lambda store, report: None)
+    monkeypatch.setattr("normexp.report.report.write_figures", lambda store, report: None)
     monkeypatch.delenv("COLUMNS", raising=False)
     for name in ("SLURM_ARRAY_TASK_ID", "SLURM_CPUS_PER_TASK"):
         monkeypatch.setenv(name, "1")
@@ -195,7 +195,7 @@ WITH_COMMANDS = [page for page in PAGES if commands_of(page)]
 def test_commands_of_a_page_run_and_print_what_it_shows(
     page: str, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial, "calculate", _found)
+    monkeypatch.setattr(evaluate, "calculate", _found)
     for name, text in yaml_blocks(page).items():
         if name != "lr_scan.yaml":
             (workspace / name).write_text(documents.small(text), "utf-8")
@@ -230,12 +230,12 @@ def test_every_block_says_what_it_is() -> None:
 )
 def test_configs_and_claims_can_be_read(page: str, block: Block, workspace: Path) -> None:
     if "\nclaims:" in block.text:
-        assert reading.parse(block.text, workspace / "shown.yaml").claims
+        assert parser.parse(block.text, workspace / "shown.yaml").claims
     elif "\njobs:" in f"\n{block.text}":  # of a CI
         assert yaml.safe_load(block.text)["jobs"]
     else:
         with plugins.using(plugins.read(workspace / "examples" / "l1_norm.py")):
-            assert grid.plan(sweepfile.parse(block.text, origin=page, stem="shown")).points
+            assert grid.plan(sweep_file.parse(block.text, origin=page, stem="shown")).points
 
 
 @pytest.mark.parametrize(

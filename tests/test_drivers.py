@@ -169,7 +169,7 @@ def test_what_the_server_imports_may_be_noisy_or_broken(tmp_path: Path) -> None:
         )
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, "-c", "import normexp.execute.preload; print('ready')"],
+        [sys.executable, "-c", "import normexp.execution.pool.preload; print('ready')"],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": path},
@@ -180,7 +180,7 @@ def test_what_the_server_imports_may_be_noisy_or_broken(tmp_path: Path) -> None:
 def test_a_driver_whose_streams_are_closed(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(
         "import sys, workloads\n"
-        "from normexp.execute.processes import processes\n"
+        "from normexp.execution.pool.pool import processes\n"
         "events = list(processes([workloads.tiny(0)], jobs=1, work=workloads.prints))\n"
         "open(sys.argv[1], 'w').write(repr(events[-1].record.error or events[-1].record.log))\n"
     )
@@ -194,7 +194,7 @@ def test_a_driver_whose_streams_are_closed(tmp_path: Path) -> None:
 
 
 def test_the_server_itself_may_start_with_closed_streams(tmp_path: Path) -> None:
-    code = "import normexp.execute.preload; open('out', 'w').write('ready')"
+    code = "import normexp.execution.pool.preload; open('out', 'w').write('ready')"
     command = f'{sys.executable} -c "{code}" <&- >&- 2>&-'
     subprocess.run(["bash", "-c", command], cwd=tmp_path, timeout=PATIENCE_SECONDS, check=True)
     assert (tmp_path / "out").read_text() == "ready"
@@ -203,8 +203,8 @@ def test_the_server_itself_may_start_with_closed_streams(tmp_path: Path) -> None
 def test_descriptors_that_run_out_stop_the_workers_with_one_message(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(
         "import multiprocessing, workloads\n"
-        "from normexp.execute.launch import LauncherError\n"
-        "from normexp.execute.processes import processes\n"
+        "from normexp.execution.pool.launch import LauncherError\n"
+        "from normexp.execution.pool.pool import processes\n"
         "try:\n"
         "    list(processes([workloads.tiny(seed) for seed in range(30)], jobs=30, work=workloads.silent))\n"
         "except LauncherError as fault:\n"

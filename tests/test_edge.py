@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from edgesweep import BASE, CELLS
 
-from normexp.cli import app
-from normexp.cli import edge as command
-from normexp.config import sweepfile
-from normexp.edge import AXES, ask
+from normexp.analysis.edge_search import Search
+from normexp.analysis.stability_edges import AXES, ask
+from normexp.commands import app
+from normexp.commands import edge as command
+from normexp.config import sweep_file
 from normexp.errors import UserError
-from normexp.results.store import Store
-from normexp.search import Search
+from normexp.storage.store import Store
 
 
 @pytest.mark.parametrize(
@@ -42,19 +42,19 @@ from normexp.search import Search
 )
 def test_what_cannot_be_asked_is_refused(text: str, axis: str, given: dict[str, Any], told: str) -> None:
     with pytest.raises(UserError) as fault:
-        ask(sweepfile.parse(text, origin="tiny.yaml"), axis, **given)
+        ask(sweep_file.parse(text, origin="tiny.yaml"), axis, **given)
     assert told in str(fault.value)
 
 
 def test_a_search_that_may_need_too_many_runs_is_refused() -> None:
-    question = ask(sweepfile.parse(CELLS, origin="tiny.yaml"), "lr")
+    question = ask(sweep_file.parse(CELLS, origin="tiny.yaml"), "lr")
     with pytest.raises(UserError, match=r"tiny.yaml: up to \d+ runs \(2 cells, 3 seeds\), more than 50: .*--max-runs"):
         Search(question, max_runs=50)
 
 
 def test_seeds_are_those_of_the_grid_or_as_many_as_asked_for() -> None:
     def seeds(text: str, count: int | None = None) -> tuple[int, ...]:
-        return ask(sweepfile.parse(text, origin="a"), "lr", seeds=count).seeds
+        return ask(sweep_file.parse(text, origin="a"), "lr", seeds=count).seeds
 
     with_grid = CELLS.replace("]}", "], seed: [4, 7]}")
     assert (seeds(CELLS), seeds(CELLS, 1), seeds(with_grid), seeds(with_grid, 3)) == (
@@ -67,7 +67,7 @@ def test_seeds_are_those_of_the_grid_or_as_many_as_asked_for() -> None:
 
 
 def test_a_search_that_never_needs_more_than_the_grid_says_nothing_of_it() -> None:
-    question = ask(sweepfile.parse(CELLS, origin="c.yaml"), "lr", low="1e-4", seeds=1)
+    question = ask(sweep_file.parse(CELLS, origin="c.yaml"), "lr", low="1e-4", seeds=1)
     search = Search(question)
     assert search.most_runs < search.grid_runs
     assert command._most(search).endswith(f"takes {search.grid_runs} runs")
@@ -81,7 +81,7 @@ CONFIG = f"name: tiny\nbase: {{{BASE}, order: 1, lr: 3e-2}}\n".replace("steps: 5
 def test_real_runs_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     (tmp_path / "tiny.yaml").write_text(CONFIG)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("normexp.views.report.write_figures", lambda store, report: None)
+    monkeypatch.setattr("normexp.report.report.write_figures", lambda store, report: None)
     asked = ["normexp", "edge", "tiny.yaml", "batch=8", "--axis", "lr", "--seeds", "1", "--executor", "inline"]
     asked += ["--low", "3e-2", "--high", "1e30", "--resolution", "1e9"]
     monkeypatch.setattr("sys.argv", [*asked, "--dry-run"])
@@ -121,5 +121,5 @@ def test_the_defaults_of_the_table_can_be_asked_and_are_those_of_the_help() -> N
     told = " ".join((command.edge.__doc__ or "").split())
     for axis, row in AXES.items():
         assert f"{axis} {row}" in told
-        span = ask(sweepfile.parse(CELLS.replace("steps: 5", "steps: 500"), origin="a"), axis).span
+        span = ask(sweep_file.parse(CELLS.replace("steps: 5", "steps: 500"), origin="a"), axis).span
         assert span.most_values < span.grid_values

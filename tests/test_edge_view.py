@@ -6,10 +6,9 @@ from itertools import pairwise
 
 from edgesweep import CELLS
 
-from normexp.bisection import Finding, Span
-from normexp.config import sweepfile
-from normexp.edge import Edge, Question, Share
-from normexp.views import edge as views
+from normexp.analysis import edge_tables as views
+from normexp.analysis.stability_edges import Edge, Finding, Question, Share, Span
+from normexp.config import sweep_file
 
 
 def edge_of(name: str, *shares: tuple[float, int], finding: Finding = Finding.BORDER) -> Edge:
@@ -21,7 +20,7 @@ def edge_of(name: str, *shares: tuple[float, int], finding: Finding = Finding.BO
 
 def question() -> Question:
     span = Span(low=1e-4, high=1e-1, resolution=1.5, whole=False)
-    return Question(sweep=sweepfile.parse(CELLS, origin="a"), axis="lr", span=span, seeds=(0, 1, 2), needed=2)
+    return Question(sweep=sweep_file.parse(CELLS, origin="a"), axis="lr", span=span, seeds=(0, 1, 2), needed=2)
 
 
 POST = edge_of("post", (1e-4, 3), (1e-3, 1), (1.4e-3, 0), (1e-1, 0))

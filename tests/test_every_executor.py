@@ -14,13 +14,13 @@ import pytest
 from clusters import Cluster, cluster
 from workloads import BAD, ENDLESS, one_bad, paced, quick, tiny
 
+from normexp.config.run import RunConfig
 from normexp.errors import UserError
-from normexp.execute.events import Event, Finished, Progress, Started
-from normexp.execute.executors import EXECUTORS, Executor, chosen
-from normexp.execute.worker import Job, Work
-from normexp.interrupt import Stopped, stoppable
-from normexp.record import Outcome, RunRecord, Status
-from normexp.run import RunConfig
+from normexp.execution.events import Event, Finished, Progress, Started
+from normexp.execution.executors import EXECUTORS, Executor, chosen
+from normexp.execution.signals import Stopped, stoppable
+from normexp.execution.worker import Job, Work
+from normexp.records.record import Outcome, RunRecord, Status
 
 EACH = [pytest.param(name, marks=[pytest.mark.slow] if name == "dask" else []) for name in EXECUTORS]
 IN_PROCESSES = [each for each in EACH if each.values != ("inline",)]

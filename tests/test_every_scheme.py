@@ -9,13 +9,13 @@ import torch
 import yaml
 from torch import Tensor, nn
 
-from normexp.config import grid, sweepfile
-from normexp.nn.network import Network, build
-from normexp.nn.norms import MODULES, BatchNorm, DyT, ScaleNorm
-from normexp.norms import NORMS
-from normexp.run import MIXERS, QK_NORMS, RunConfig
-from normexp.schemes import SCHEMES, Site
-from normexp.tasks import Batch
+from normexp.config import grid, sweep_file
+from normexp.config.run import MIXERS, QK_NORMS, RunConfig
+from normexp.data.tasks import Batch
+from normexp.model.network import Network, build
+from normexp.model.norms import MODULES, BatchNorm, DyT, ScaleNorm
+from normexp.schemes.norms import NORMS
+from normexp.schemes.schemes import SCHEMES, Site
 from normexp.training.trainer import Trainer
 
 NORM_TYPES = (nn.LayerNorm, nn.RMSNorm, BatchNorm, DyT, ScaleNorm)
@@ -131,7 +131,7 @@ class TestEveryScheme:
     def test_a_config_comes_back_from_yaml(self, position: str, norm: str) -> None:
         run = small("attention", position, norm, qk_norm="l2", dtype="bfloat16", norm_dtype="same", post_share=0.5)
         text = yaml.safe_dump({"name": "round", "base": run.to_dict()})
-        points = grid.plan(sweepfile.parse(text, origin="round.yaml")).points
+        points = grid.plan(sweep_file.parse(text, origin="round.yaml")).points
         assert [point.config for point in points] == [run.canonical()]
 
     def test_16_bits_train(self, position: str, norm: str) -> None:

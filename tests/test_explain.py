@@ -9,13 +9,13 @@ import pytest
 import records
 from rich.console import Console
 
-from normexp.cli.inspect import explain
+from normexp.analysis.explain import nearest, story
+from normexp.commands.inspect import explain
+from normexp.config.run import RunConfig
 from normexp.errors import UserError
-from normexp.record import CurveRow, RunRecord, Traces
-from normexp.results.store import Store
-from normexp.run import RunConfig
-from normexp.views import repro
-from normexp.views.explain import nearest, story
+from normexp.records.record import CurveRow, RunRecord, Traces
+from normexp.storage.store import Store
+from normexp.terminal import repro
 
 SICK = records.dead(RunConfig(norm="none", lr=1e-2), step=12)
 NEAR = records.done(RunConfig(norm="ln", lr=1e-2), 2.0)
@@ -52,7 +52,7 @@ class TestStory:
         store.begin(records.plan({"lr": [1e-2]}, name="one", norm="none"), [], force=False)
         store.write(SICK)
         screen = Console(file=io.StringIO(), width=60, force_terminal=True, color_system=None, soft_wrap=True)
-        monkeypatch.setattr("normexp.views.console.output", lambda: screen)
+        monkeypatch.setattr("normexp.terminal.console.output", lambda: screen)
         explain(SICK.run_id, out=tmp_path)
         assert isinstance(screen.file, io.StringIO)
         told, path = screen.file.getvalue().split("  stored in: ")

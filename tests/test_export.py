@@ -14,11 +14,13 @@ import pytest
 import records
 from stored import saved
 
-from normexp.cli import app
+from normexp.analysis import frames
+from normexp.commands import app
+from normexp.config.plan import Pivot
 from normexp.errors import UserError
-from normexp.plan import Pivot
-from normexp.results.store import Store
-from normexp.views import export, latex, report, tables
+from normexp.report import export, report
+from normexp.report import export as latex
+from normexp.storage.store import Store
 
 HOSTILE = r"50 % of $x_1$ & \input{secret} #{1} ~^ <b> [a] *b* -- “ein”"
 ENDS = ["2.0", "2.1", "4.065", "nan@12", "pending", "inf@3"]
@@ -107,7 +109,7 @@ def test_csv_comes_back_and_has_every_step(store: Store, tmp_path: Path) -> None
     made = files("csv", store)
     assert set(made) == {"points.csv", "runs.csv", "summary.csv", "curves.csv"}
     (tmp_path / "runs.csv").write_bytes(made["runs.csv"])
-    pd.testing.assert_frame_equal(tables.read_csv(tmp_path / "runs.csv"), report.read(store).runs)
+    pd.testing.assert_frame_equal(frames.read_csv(tmp_path / "runs.csv"), report.read(store).runs)
     curves = made["curves.csv"].decode().splitlines()
     assert curves[0] == "run_id,step,lr,train_loss,grad_norm,val_loss"
     assert len(curves) == 1 + 3 * 101 + 13 + 4

@@ -12,15 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import normexp
-from normexp import feasibility
-from normexp.config import grid, sweepfile
+from normexp.config import feasibility, grid, sweep_file
+from normexp.config.run import KEYS, RunConfig
+from normexp.data.tasks import TaskName
 from normexp.errors import UserError
-from normexp.execute import machine
-from normexp.execute.worker import Job
-from normexp.record import Losses, RunRecord, Status
-from normexp.run import KEYS, RunConfig
-from normexp.sweep import check_memory, check_tasks
-from normexp.tasks import TaskName
+from normexp.execution import machine
+from normexp.execution.worker import Job
+from normexp.records.record import Losses, RunRecord, Status
+from normexp.runner.sweep import check_memory, check_tasks
 
 TINY: dict[str, Any] = {"depth": 1, "width": 8, "hidden": 8, "heads": 2, "vocab": 8, "seq_len": 4, "order": 1}
 TINY |= {"batch": 4, "steps": 2, "eval_every": 1, "sharpness": 8.0}
@@ -69,7 +68,7 @@ def valid(values: dict[str, Any]) -> RunConfig | None:
     """The one run of a config, where everything that is checked before a run lets it pass."""
     lines = "".join(f"  {name}: {value}\n" for name, value in (TINY | values).items())
     try:
-        (config,) = grid.plan(sweepfile.parse(f"base:\n{lines}", origin="c.yaml")).configs.values()
+        (config,) = grid.plan(sweep_file.parse(f"base:\n{lines}", origin="c.yaml")).configs.values()
         _losses.update(check_tasks([config]))
     except UserError:
         return None
@@ -184,7 +183,7 @@ def outputs(config: RunConfig) -> Any:
     """The logits of a trained network at each token, in evaluation: (n, v)."""
     import torch
 
-    from normexp.training.train import train
+    from normexp.training.loop import train
 
     network = train(config).network.eval()
     tokens_nt = torch.arange(config.vocab * config.seq_len).view(-1, config.seq_len) % config.vocab
@@ -232,7 +231,7 @@ def test_a_run_that_needs_more_memory_than_there_is_is_refused(monkeypatch: pyte
 
 
 def test_the_memory_that_a_run_needs_is_a_lower_bound() -> None:
-    from normexp.nn.network import build
+    from normexp.model.network import build
 
     for values in (TINY, {**TINY, "mixer": "linear", "depth": 3, "optimizer": "sgd"}):
         run = RunConfig(**values)

@@ -16,18 +16,16 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
 
-from normexp.labels import CONTROL
-from normexp.plan import Plan
-from normexp.record import RunRecord, Traces
-from normexp.results.store import Store
-from normexp.views import report, tables
-from normexp.views.figures.canvas import PNG_COLORS
-from normexp.views.figures.chart import Chart
-from normexp.views.figures.drawing import draw, render
-from normexp.views.figures.kinds import KINDS
-from normexp.views.figures.linestyle import line_styles
-from normexp.views.figures.look import DARK, LIGHT, THEMES, WIDTHS, Look
-from normexp.views.figures.panels import LABELS
+from normexp.analysis import frames
+from normexp.config.labels import CONTROL
+from normexp.config.plan import Plan
+from normexp.plots.chart import LABELS, Chart
+from normexp.plots.drawing import draw, render
+from normexp.plots.kinds import KINDS
+from normexp.plots.style import DARK, LIGHT, PNG_COLORS, THEMES, WIDTHS, Look, line_styles
+from normexp.records.record import RunRecord, Traces
+from normexp.report import report
+from normexp.storage.store import Store
 
 
 @pytest.fixture
@@ -162,7 +160,7 @@ def test_a_folder_gets_figures_with_their_data(tmp_path: Path) -> None:
     names = {path.name for path in (store.folder / "figures").iterdir()}
     kinds = ("curves", "lr_sensitivity", "signal")
     assert names == {f"{name}.{suffix}" for name in kinds for suffix in ("svg", "png", "csv")}
-    data = tables.read_csv(store.folder / "figures" / "lr_sensitivity.csv")
+    data = frames.read_csv(store.folder / "figures" / "lr_sensitivity.csv")
     assert list(data["runs"].astype(int)) == [2, 1]
 
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from normexp.outcome import judge
-from normexp.record import Outcome
-from normexp.run import RunConfig
-from normexp.settings import SETTINGS
-from normexp.training.train import train
+from normexp.config.presets import SETTINGS
+from normexp.config.run import RunConfig
+from normexp.records.outcome import judge
+from normexp.records.record import Outcome
+from normexp.training.loop import train
 
 TRANSFORMER = SETTINGS["as-a-transformer"].keys
 WRITTEN = SETTINGS["as-written"].keys_at("pre")

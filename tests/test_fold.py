@@ -8,9 +8,9 @@ import torch
 from foldable import ROUNDING, error, even, no_final_bias, scheme, shuffled, small, tokens
 from torch import nn
 
-from normexp.run import MIXERS, QK_NORMS
-from normexp.schemes import SCHEMES
-from normexp.training.fold import dropped, folded, to_layer_norm
+from normexp.config.run import MIXERS, QK_NORMS
+from normexp.schemes.schemes import SCHEMES
+from normexp.training.conversion import dropped, folded, to_layer_norm
 
 EXACT = {"pre", "lns", "residual_scaled"}
 """Schemes whose norms all stand before a branch or the head. Without open doors, rezero has nothing to fold."""

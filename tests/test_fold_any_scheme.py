@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from normexp.run import MIXERS, QK_NORMS
-from normexp.training.fold import folded
+from normexp.config.run import MIXERS, QK_NORMS
+from normexp.training.conversion import folded
 
 
 @pytest.mark.parametrize("learned", [True, False])

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stored import write_all
 
+from normexp.config.plan import Plan
 from normexp.errors import UserError
-from normexp.plan import Plan
-from normexp.results import pack
-from normexp.results.store import Store
-from normexp.views import export, report
+from normexp.report import export, report
+from normexp.storage import packs
+from normexp.storage.store import Store
 
 
 @pytest.mark.parametrize(
@@ -122,9 +122,9 @@ def test_a_curve_cut_at_the_end_of_a_line_is_not_passed_on(store: Store, plan: P
     ):
         with pytest.raises(UserError, match=r"curve\.csv: it ends at step 58 of 100"):
             use()
-    packed = pack.pack(store)
+    packed = packs.pack(store)
     assert [f"{path}: it ends at step 58 of 100" in warning for warning in packed.warnings] == [True]
-    assert run_id not in pack.named(packed.path)
+    assert run_id not in packs.named(packed.path)
 
 
 def test_a_curve_with_a_huge_cell_names_file_and_line(store: Store, plan: Plan) -> None:

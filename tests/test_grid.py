@@ -13,20 +13,20 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from normexp.config import grid, sweepfile
+from normexp.config import grid, sweep_file
+from normexp.config.plan import Plan
+from normexp.config.run import RunConfig
 from normexp.errors import UserError
-from normexp.plan import Plan
-from normexp.run import RunConfig
 
 LR_SCAN = Path(__file__).parents[1] / "configs" / "lr_scan.yaml"
 
 
 def planned(text: str, *overrides: str, **rest: Any) -> Plan:
-    return grid.plan(sweepfile.parse(text, origin="c.yaml", overrides=overrides), **rest)
+    return grid.plan(sweep_file.parse(text, origin="c.yaml", overrides=overrides), **rest)
 
 
 def counted(text: str) -> grid.Count:
-    return grid.count(sweepfile.parse(text, origin="c.yaml"))
+    return grid.count(sweep_file.parse(text, origin="c.yaml"))
 
 
 def shown(plan: Plan, *names: str) -> list[tuple[Any, ...]]:
@@ -34,7 +34,7 @@ def shown(plan: Plan, *names: str) -> list[tuple[Any, ...]]:
 
 
 def test_lr_scan() -> None:
-    sweep = sweepfile.load(LR_SCAN)
+    sweep = sweep_file.load(LR_SCAN)
     plan = grid.plan(sweep)
     assert (plan.name, plan.folder, plan.axes) == ("lr_scan", "lr_scan", ("position", "warmup", "lr"))
     product = list(itertools.product(["post", "pre"], [0, 200], [1e-4, 3e-4, 1e-3, 3e-3, 1e-2]))
@@ -99,7 +99,7 @@ def test_zipped_values_are_paired_before_duplicates_are_dropped(
 
 def test_pairs_that_a_scale_makes_equal_are_dropped_as_pairs() -> None:
     text = "zip: {steps: [100, 101, 200], warmup: [0, 0, 10]}"
-    plan = grid.plan(sweepfile.parse(text, origin="c.yaml", scale=0.1))
+    plan = grid.plan(sweep_file.parse(text, origin="c.yaml", scale=0.1))
     assert shown(plan, "steps", "warmup") == [(10, 0), (20, 1)]
     assert plan.warnings == ("dropped 1 duplicate point",)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from commandline import TINY, run
 
-from normexp import home
+from normexp.execution import home
 
 CACHE = "MPLCONFIGDIR"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere libraries keep to other folders")

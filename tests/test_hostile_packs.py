@@ -11,9 +11,9 @@ import pytest
 from others import elsewhere, learned
 
 from normexp.errors import UserError
-from normexp.results import archive
-from normexp.results.pack import named, pack, unpack
-from normexp.results.store import PACK, RUN, RUNS, Store
+from normexp.storage import packs
+from normexp.storage.packs import named, pack, unpack
+from normexp.storage.store import PACK, RUN, RUNS, Store
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ class TestPacks:
     def test_what_unpacks_to_too_much_is_refused_before_it_does(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(archive, "MOST_BYTES", 10**6)
+        monkeypatch.setattr(packs, "MOST_BYTES", 10**6)
         big = b"\0" * 3 * 10**6
         written(tmp_path / PACK, (member(f"{RUNS}/a/{RUN}", size=len(big)), big))
         assert (tmp_path / PACK).stat().st_size < 2000
@@ -81,14 +81,14 @@ class TestPacks:
         self.refused(tmp_path, "is no plain file")
 
     def test_too_many_files_are_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(archive, "MOST_FILES", 3)
+        monkeypatch.setattr(packs, "MOST_FILES", 3)
         written(tmp_path / PACK, *((member(f"{RUNS}/{name}/{RUN}"), b"") for name in "abcd"))
         self.refused(tmp_path, "it holds more than 3 files")
 
     def test_what_could_not_be_unpacked_again_is_not_packed(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(archive, "MOST_BYTES", 10**3)
+        monkeypatch.setattr(packs, "MOST_BYTES", 10**3)
         with pytest.raises(UserError, match="too many for one pack"):
             pack(store)
         assert not (store.folder / PACK).exists()

@@ -10,15 +10,15 @@ import pytest
 import records as made
 from others import ids
 
-from normexp.claims import reading
-from normexp.cli import app
-from normexp.config import sweepfile
+from normexp.claims import parser
+from normexp.commands import app
+from normexp.config import sweep_file
 from normexp.errors import UserError
-from normexp.results.codec import CHECKSUM, FILES
-from normexp.results.store import MANIFEST, RUN, RUNS, Store
-from normexp.views.pages.page import Commands, Page
-from normexp.views.pages.textpage import markdown
-from normexp.views.pages.webpage import html
+from normexp.report.html import html
+from normexp.report.markdown import markdown
+from normexp.report.page import Commands, Page
+from normexp.storage.codec import CHECKSUM, FILES
+from normexp.storage.store import MANIFEST, RUN, RUNS, Store
 
 BAD_NAMES = [
     "../x",
@@ -52,19 +52,19 @@ def quoted(name: str) -> str:
 def test_no_name_leaves_the_folder_of_results(name: str) -> None:
     if "\n" not in name and name == name.strip():  # YAML texts are put on one line
         with pytest.raises(UserError, match="name: "):
-            sweepfile.parse(f"name: {quoted(name)}\ngrid: {{lr: [1e-3]}}", origin="x.yaml")
+            sweep_file.parse(f"name: {quoted(name)}\ngrid: {{lr: [1e-3]}}", origin="x.yaml")
     with pytest.raises(UserError, match="name: "):
-        sweepfile.parse("grid: {lr: [1e-3]}", origin="x.yaml", stem=name)
+        sweep_file.parse("grid: {lr: [1e-3]}", origin="x.yaml", stem=name)
     text = "claims:\n- {id: a, section: a, text: a, stated: a, kind: cited, source: a, says: a, agrees: true}\n"
     with pytest.raises(UserError, match="name: "):
-        reading.parse(text, Path(f"{name}.yaml") if "/" not in name and "\0" not in name else Path("x.yaml")) if (
+        parser.parse(text, Path(f"{name}.yaml") if "/" not in name and "\0" not in name else Path("x.yaml")) if (
             "/" not in name and "\0" not in name
-        ) else reading.parse(f"name: {quoted(name)}\n{text}", Path("x.yaml"))
+        ) else parser.parse(f"name: {quoted(name)}\n{text}", Path("x.yaml"))
 
 
 @pytest.mark.parametrize("name", ["title", "a;b", "dépth α", "6.2", "lr_scan+x=1", "console", "n" * 100])
 def test_other_names_do(name: str) -> None:
-    assert sweepfile.parse("grid: {lr: [1e-3]}", origin="x.yaml", stem=name).folder == name
+    assert sweep_file.parse("grid: {lr: [1e-3]}", origin="x.yaml", stem=name).folder == name
 
 
 NASTY = "\x1b]0;title\x07[red]x[/] [link=http://x]y[/link] <script src=//x></script> | `b` ![i](http://x)\r\x9b2J"

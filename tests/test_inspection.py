@@ -12,14 +12,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from normexp.nn.network import Network, build
-from normexp.norms import NORMS
-from normexp.record import SignalRow
-from normexp.run import RunConfig
-from normexp.schemes import SCHEMES
-from normexp.training.inspection import inspect, inspect_trainer, token_cosine
-from normexp.training.train import train
-from normexp.training.trained import restore, retrain
+from normexp.config.run import RunConfig
+from normexp.model.network import Network, build
+from normexp.records.record import SignalRow
+from normexp.schemes.norms import NORMS
+from normexp.schemes.schemes import SCHEMES
+from normexp.training.inspection import inspect, inspect_trainer, restore, retrain, token_cosine
+from normexp.training.loop import train
 from normexp.training.trainer import Trainer
 from normexp.training.weights import weights_bytes
 

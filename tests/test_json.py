@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import records
 
-from normexp.cli import app
-from normexp.results import pack
-from normexp.results.store import PACK, Store
+from normexp.commands import app
+from normexp.storage import packs
+from normexp.storage.store import PACK, Store
 
 
 def told(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any]:
@@ -44,7 +44,7 @@ def test_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Cap
     results = {"learned": 1, "nonfinite": 1}
     assert (code, whole) == (0, {"sweep": "größe", "runs": 3, "ended": 2, "results": results, "fault": None})
     assert (torn["sweep"], torn["runs"], "manifest.json" in torn["fault"]) == ("torn", None, True)
-    pack.pack(store)
+    packs.pack(store)
     (tmp_path / "sent").mkdir()
     (store.folder / PACK).rename(tmp_path / "sent" / PACK)
     code, above = told(monkeypatch, capfd, "list", "--json", "--out", str(tmp_path))
@@ -85,7 +85,7 @@ def test_claims_with_their_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("normexp.views.report.write_figures", lambda store, report: None)
+    monkeypatch.setattr("normexp.report.report.write_figures", lambda store, report: None)
     (tmp_path / "few.yaml").write_text(CLAIMS)
     tiny = "{depth: 1, width: 8, hidden: 8, heads: 2, vocab: 8, batch: 4, steps: 3, eval_every: 2}"
     (tmp_path / "tiny.yaml").write_text(f"name: tiny\nbase: {tiny}\n")

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from normexp.keys import Key, Value
-from normexp.run import KEYS
+from normexp.config.keys import Key, Value
+from normexp.config.run import KEYS
 
 
 @pytest.mark.parametrize(

@@ -16,26 +16,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from normexp import only
-from normexp.bisection import Finding, Span
-from normexp.config import grid, overrides, probe, sweepfile
-from normexp.edge import Edge, Question, Share
-from normexp.keys import Value
-from normexp.labels import Labels, exact_text, value_text
-from normexp.plan import Pivot, Plan
-from normexp.record import RunRecord
-from normexp.views import compare as views_of_compare
-from normexp.views import comparison, conclusion, edge, explain, latex, live, pairing, tables
-from normexp.views.celltable import cell_table
-from normexp.views.figures.chart import Map
-from normexp.views.figures.choice import Choice
-from normexp.views.figures.drawing import draw
-from normexp.views.figures.kinds import compute
-from normexp.views.pages import sweeppage
-from normexp.views.pivot import pivot
-from normexp.views.report import Report
-from normexp.views.summary import summarize
-from normexp.work import selected
+from normexp.analysis import comparison, conclusions, edge_tables, explain, frames, pairing
+from normexp.analysis.cells import summarize
+from normexp.analysis.stability_edges import Edge, Finding, Question, Share, Span
+from normexp.analysis.tables import cell_table, pivot
+from normexp.commands import probe
+from normexp.config import grid, overrides, sweep_file
+from normexp.config import plan as only
+from normexp.config.keys import Value
+from normexp.config.labels import Labels, exact_text, value_text
+from normexp.config.plan import Pivot, Plan
+from normexp.plots.chart import Map
+from normexp.plots.choice import Choice
+from normexp.plots.drawing import draw
+from normexp.plots.kinds import compute
+from normexp.records.record import RunRecord
+from normexp.report import export, sweep_page
+from normexp.report.report import Report
+from normexp.runner.run_selection import selected
+from normexp.terminal import compare as views_of_compare
+from normexp.terminal import live
 
 CLOSE = (0.0012341, 0.0012342, 0.0012349)
 TEXTS = ("0.0012341", "0.0012342", "0.0012349")
@@ -107,17 +107,17 @@ def test_a_value_that_is_not_among_those_known_is_still_told_apart() -> None:
 
 
 def printed_pivot(plan: Plan, records: dict[str, RunRecord]) -> list[str]:
-    (table,) = pivot(plan, tables.runs(plan, records))
+    (table,) = pivot(plan, frames.runs(plan, records))
     return [row[0] for row in table.rows]
 
 
 def printed_cells(plan: Plan, records: dict[str, RunRecord]) -> list[str]:
-    table = cell_table(plan, summarize(plan, tables.runs(plan, records)))
+    table = cell_table(plan, summarize(plan, frames.runs(plan, records)))
     return [row[table.header.index("lr")] for row in table.rows]
 
 
 def set_in_latex(plan: Plan, records: dict[str, RunRecord]) -> list[str]:
-    text = latex.document("a", "a", pivot(plan, tables.runs(plan, records)), "")
+    text = export.document("a", "a", pivot(plan, frames.runs(plan, records)), "")
     return [line.split(" & ")[0] for line in text.splitlines() if line.startswith("0.")]
 
 
@@ -168,14 +168,14 @@ def test_ticks_of_close_values_stand_apart() -> None:
 
 def test_the_conclusion_names_the_value() -> None:
     plan, records = of_lrs()
-    told = conclusion.conclusion(plan, tables.runs(plan, records))
+    told = conclusions.conclusion(plan, frames.runs(plan, records))
     assert "with lr 0.0012341, norm ln" in told
     assert "lr (learned, all else equal: 0.0012341 2 of 2, 0.0012342 2 of 2, 0.0012349 0 of 2)" in told
 
 
 def test_the_page_lists_each_value() -> None:
     plan, records = of_lrs()
-    runs = tables.runs(plan, records)
+    runs = frames.runs(plan, records)
     report = Report(
         plan=plan,
         records=records,
@@ -185,7 +185,7 @@ def test_the_page_lists_each_value() -> None:
         pivots=(),
         warnings=(),
     )
-    blocks = sweeppage._asked(report)
+    blocks = sweep_page._asked(report)
     assert ", ".join(TEXTS) in [item for block in blocks for item in getattr(block, "items", ())]
 
 
@@ -220,7 +220,7 @@ def test_compare_tells_its_sides_apart() -> None:
 def test_only_takes_a_label_and_an_exact_value(values: Sequence[float], text: str, value: float) -> None:
     plan, records = of_lrs(values)
     for asked in (text, repr(value)):
-        shown = source_of(plan, records).only(only.parse([f"lr={asked}"]))
+        shown = source_of(plan, records).only(only.parse_point_filter([f"lr={asked}"]))
         assert {point.config.lr for point in shown.plan.points} == {value}
         assert {plan.configs[run_id].lr for run_id in selected(plan, [f"lr={asked}"])} == {value}
         one, _ = (
@@ -250,8 +250,8 @@ def test_edge_tells_the_ends_of_a_fine_bracket_apart() -> None:
         for eps in (1.0000001e-5, 1.0000002e-5)
     ]
     span = Span(low=1e-3, high=1.1e-3, resolution=1.001, whole=False)
-    question = Question(sweep=sweepfile.parse(CELLS, origin="a"), axis="lr", span=span, seeds=(0, 1, 2), needed=2)
-    table = edge.table(question, cells)
+    question = Question(sweep=sweep_file.parse(CELLS, origin="a"), axis="lr", span=span, seeds=(0, 1, 2), needed=2)
+    table = edge_tables.table(question, cells)
     assert [row[0] for row in table.rows] == ["1.0000001e-05", "1.0000002e-05"]
     assert table.rows[0][2:4] == ("0.00100000005 (3 of 3)", "0.0011 (0 of 3)")
 
@@ -267,11 +267,11 @@ def test_each_scale_has_a_folder_of_its_own() -> None:
 
 
 def test_the_least_factor_between_two_close_borders_is_not_one() -> None:
-    assert edge._floor(1.000967) == "1.00096"
-    assert (edge._floor(11.9), edge._floor(1.55)) == ("11", "1.5")
+    assert edge_tables._floor(1.000967) == "1.00096"
+    assert (edge_tables._floor(11.9), edge_tables._floor(1.55)) == ("11", "1.5")
 
 
 def test_a_warning_tells_rates_apart() -> None:
     text = f"base: {{steps: 10, warmup: 20, eval_every: 5}}\ngrid: {{lr: {list(CLOSE)}}}"
-    (warning,) = grid.plan(sweepfile.parse(text, origin="a.yaml")).warnings
+    (warning,) = grid.plan(sweep_file.parse(text, origin="a.yaml")).warnings
     assert all(f"for lr {label}" in warning for label in TEXTS)

@@ -3,11 +3,11 @@ from pathlib import Path
 import pytest
 import records
 
-from normexp import plugins
+from normexp.config import plugins
 from normexp.errors import UserError
-from normexp.record import Status
-from normexp.results import library
-from normexp.results.store import Store
+from normexp.records.record import Status
+from normexp.storage import index
+from normexp.storage.store import Store
 
 
 @pytest.fixture
@@ -26,14 +26,14 @@ def out(tmp_path: Path) -> Path:
 
 
 def test_shelves_count_what_has_ended_and_how(out: Path) -> None:
-    one, two = library.shelves(out)
+    one, two = index.shelves(out)
     assert (one.folder, one.ended, one.runs, one.told) == ("one", 2, 2, "1 learned, 1 nonfinite")
     assert (two.folder, two.ended, two.runs, two.told) == ("two", 1, 2, "1 learned")
 
 
 def test_a_broken_manifest_costs_its_own_line_and_is_told(out: Path) -> None:
     (out / "one" / "manifest.json").write_text("{")
-    one, two = library.shelves(out)
+    one, two = index.shelves(out)
     assert one.told.startswith("cannot be read: ")
     assert "manifest.json" in one.told
     assert two.ended == 1
@@ -42,22 +42,22 @@ def test_a_broken_manifest_costs_its_own_line_and_is_told(out: Path) -> None:
 def test_a_sweep_of_a_plugin_that_is_not_given_needs_it(out: Path) -> None:
     manifest = out / "two" / "manifest.json"
     manifest.write_text(manifest.read_text("utf-8").replace('"norm": "rms"', '"norm": "l9"'), "utf-8")
-    assert library.shelves(out)[1].told.startswith("cannot be read: ")
+    assert index.shelves(out)[1].told.startswith("cannot be read: ")
     kept = out / "two" / "plugins" / f"{plugins.digest(b'x = 1')}.py"
     kept.parent.mkdir()
     kept.write_text("x = 1")
-    shelf = library.shelves(out)[1]
+    shelf = index.shelves(out)[1]
     assert (shelf.ended, shelf.runs, shelf.told) == (1, None, f"needs --plugin {kept}")
 
 
 def test_no_folder_is_no_sweeps(tmp_path: Path) -> None:
-    assert library.shelves(tmp_path / "none") == []
+    assert index.shelves(tmp_path / "none") == []
 
 
 def test_a_run_is_found_by_its_id_or_a_part(out: Path) -> None:
     run_id = sorted(Store(out / "one").ended())[0]
     for name in (run_id, run_id[-8:]):
-        store, record = library.find(out, name)
+        store, record = index.find(out, name)
         assert (store.folder.name, record.run_id) == ("one", run_id)
         assert record.traces is not None
 
@@ -68,31 +68,31 @@ def test_a_copy_that_can_be_read_is_preferred(out: Path) -> None:
     three.begin(Store(out / "one").read_plan(), [], force=False)
     three.write(Store(out / "one").read(run_id))
     (out / "one" / "runs" / run_id / "run.json").write_text("{}")
-    store, record = library.find(out, run_id)
+    store, record = index.find(out, run_id)
     assert (store.folder.name, record.run_id) == ("three", run_id)
     (out / "three" / "runs" / run_id / "run.json").write_text("[]")
     with pytest.raises(UserError, match=r"run\.json"):
-        library.find(out, run_id)
+        index.find(out, run_id)
 
 
 def test_an_unknown_or_ambiguous_id_is_told(out: Path) -> None:
     with pytest.raises(UserError, match="no run of that id"):
-        library.find(out, "nosuch")
+        index.find(out, "nosuch")
     with pytest.raises(UserError, match="part of 2 run ids") as caught:
-        library.find(out, "-ln-")
+        index.find(out, "-ln-")
     assert [told.split(" ", 1)[1] for told in caught.value.complaints[1:]] == ["(in one)", "(in one)"]
 
 
 def test_a_run_is_found_by_the_path_of_its_folder(out: Path) -> None:
     run_id = sorted(Store(out / "one").ended())[0]
     for name in (f"results/one/runs/{run_id}", f"{out}/one/runs/{run_id}/"):
-        assert library.find(out, name)[1].run_id == run_id
+        assert index.find(out, name)[1].run_id == run_id
 
 
 @pytest.mark.parametrize("name", ["", ".", "/"])
 def test_an_empty_id_is_refused(out: Path, name: str) -> None:
     with pytest.raises(UserError, match="empty run id"):
-        library.find(out, name)
+        index.find(out, name)
 
 
 def test_ids_beyond_the_first_ten_are_counted(tmp_path: Path) -> None:
@@ -102,16 +102,16 @@ def test_ids_beyond_the_first_ten_are_counted(tmp_path: Path) -> None:
     for config in plan.configs.values():
         store.write(records.done(config, 1.9))
     with pytest.raises(UserError) as caught:
-        library.find(tmp_path, "-lr")
+        index.find(tmp_path, "-lr")
     assert caught.value.complaints[0] == "-lr is part of 12 run ids:"
     assert len(caught.value.complaints) == 12
     assert caught.value.complaints[-1] == "and 2 more"
 
 
 def test_records_are_those_of_every_sweep_that_can_be_read(out: Path) -> None:
-    assert len(library.records(out)) == 3
+    assert len(index.records(out)) == 3
     (out / "one" / "manifest.json").write_text("{")
-    assert [record.config.norm for record in library.records(out).values()] == ["rms"]
+    assert [record.config.norm for record in index.records(out).values()] == ["rms"]
 
 
 def test_of_several_records_of_a_run_a_usable_one_is_taken(out: Path) -> None:
@@ -121,7 +121,7 @@ def test_of_several_records_of_a_run_a_usable_one_is_taken(out: Path) -> None:
     first, second = plan.configs.values()
     other.write(records.failed(first))
     other.write(records.done(second, 2.0))
-    found = library.records(out)
+    found = index.records(out)
     assert [found[config.run_id].status for config in (first, second)] == [Status.DONE, Status.DONE]
 
 
@@ -131,8 +131,8 @@ def test_a_path_names_a_run_in_its_own_sweep(out: Path) -> None:
     other.begin(records.plan({"lr": [1e-3]}, name="three", norm="ln"), [], force=False)
     other.write(records.done(config, 1.7))
     for name in ("one", "three"):
-        store, record = library.find(out, str(out / name / "runs" / config.run_id))
+        store, record = index.find(out, str(out / name / "runs" / config.run_id))
         assert (store.folder.name, record.run_id) == (name, config.run_id)
     (out / "three" / "runs" / config.run_id / "run.json").write_text("{")
     with pytest.raises(UserError, match="cannot be used"):
-        library.find(out, str(out / "three" / "runs" / config.run_id))
+        index.find(out, str(out / "three" / "runs" / config.run_id))

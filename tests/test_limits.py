@@ -14,15 +14,15 @@ import pytest
 import records as made
 from rich.console import Console
 
-from normexp.config import grid, sweepfile
-from normexp.execute.events import Event
-from normexp.record import RunRecord
-from normexp.results import codec
-from normexp.results.store import Store
-from normexp.run import RunConfig
-from normexp.sweep import run_sweep
-from normexp.views.live import View
-from normexp.work import Options
+from normexp.config import grid, sweep_file
+from normexp.config.run import RunConfig
+from normexp.execution.events import Event
+from normexp.records.record import RunRecord
+from normexp.runner.run_selection import Options
+from normexp.runner.sweep import run_sweep
+from normexp.storage import codec
+from normexp.storage.store import Store
+from normexp.terminal.live import View
 
 STORED = """name: stored
 base: {{depth: 2, steps: 100, eval_every: 25}}
@@ -50,7 +50,7 @@ def stored(folder: Path, runs: int) -> Store:
     """A folder with so many made-up runs, all done, and its config beside it."""
     asked = folder / "stored.yaml"
     asked.write_text(STORED.format(last=runs // 10 - 1))
-    plan = grid.plan(sweepfile.load(asked, ()))
+    plan = grid.plan(sweep_file.load(asked, ()))
     store = Store(folder / "results" / plan.folder)
     with store.lock():
         store.begin(plan, (), force=False)
@@ -73,7 +73,7 @@ def stored(folder: Path, runs: int) -> Store:
 def resume(store: Store) -> Listener:
     listener = Listener()
     options = Options(out=store.folder.parent, jobs=1, executor="inline")
-    run_sweep(grid.plan(sweepfile.load(store.folder.parent.parent / "stored.yaml", ())), options, listener)
+    run_sweep(grid.plan(sweep_file.load(store.folder.parent.parent / "stored.yaml", ())), options, listener)
     return listener
 
 
@@ -95,7 +95,7 @@ def test_with_nothing_to_do_each_record_is_read_once_and_figures_stay_while_they
 
     store = stored(tmp_path, 20)
     monkeypatch.setattr(codec, "record_from_json", counted)
-    monkeypatch.setattr("normexp.views.report.write_figures", draw)
+    monkeypatch.setattr("normexp.report.report.write_figures", draw)
     for _ in range(2):
         counts.clear()
         resume(store)
@@ -114,7 +114,7 @@ def test_with_nothing_to_do_each_record_is_read_once_and_figures_stay_while_they
 
 
 def test_curves_of_ended_runs_are_not_kept_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("normexp.views.report.write_figures", lambda store, report: None)
+    monkeypatch.setattr("normexp.report.report.write_figures", lambda store, report: None)
     tiny = {"depth": 1, "width": 8, "hidden": 8, "heads": 2, "vocab": 8, "batch": 4, "steps": 2, "seed": [0, 1]}
     asked = grid.plan_of(name="tiny", title="Tiny", groups=[("", tiny)])
     view = View(Console(file=io.StringIO()), {}, tmp_path)

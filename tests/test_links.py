@@ -10,9 +10,9 @@ import records as made
 from others import elsewhere, ids, learned
 
 from normexp.errors import UserError
-from normexp.results import figurefiles, library
-from normexp.results.pack import pack
-from normexp.results.store import CURVE, FIGURES, LOG, MANIFEST, RUN, RUNS, SWEEP, WEIGHTS, Store
+from normexp.storage import index, outputs
+from normexp.storage.packs import pack
+from normexp.storage.store import CURVE, FIGURES, LOG, MANIFEST, RUN, RUNS, SWEEP, WEIGHTS, Store
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ class TestLinks:
         (store.folder / FIGURES).mkdir()
         (store.folder / FIGURES / "curves.png").symlink_to(tmp_path / "secret")
         with pytest.raises(UserError, match="symbolic link"):
-            figurefiles.pictures(store.folder)
+            outputs.pictures(store.folder)
 
     def test_another_sweep_with_links_costs_this_one_nothing(self, store: Store, tmp_path: Path) -> None:
         run_id = ids(store)[0]
@@ -82,7 +82,7 @@ class TestLinks:
         here = Store(tmp_path / "results" / "here")
         for weights in (False, True):
             assert here.find_elsewhere(tmp_path / "results", run_id, weights=weights) is None
-        assert set(library.records(tmp_path / "results")) == {ids(store)[0]} - {run_id} | {ids(store)[-1]}
+        assert set(index.records(tmp_path / "results")) == {ids(store)[0]} - {run_id} | {ids(store)[-1]}
 
     @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
     @pytest.mark.parametrize("name", [MANIFEST, SWEEP, f"{RUNS}/RUN_ID/{RUN}", f"{RUNS}/RUN_ID/{CURVE}"])

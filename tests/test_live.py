@@ -12,13 +12,11 @@ import pytest
 import records
 from rich.console import Console
 
-from normexp.estimate import guess, longest_first, work
-from normexp.execute.events import Finished, Progress, Started
-from normexp.labels import duration
-from normexp.record import Status
-from normexp.views.live import View, names_of, result_line
-from normexp.views.runlines import elided
-from normexp.views.tally import EVIDENCE_SECONDS, Tally
+from normexp.config.labels import duration
+from normexp.execution.events import Finished, Progress, Started
+from normexp.records.record import Status
+from normexp.runner.time_left import guess, longest_first, work
+from normexp.terminal.live import EVIDENCE_SECONDS, Tally, View, elided, names_of, result_line
 
 PLAN = records.plan({"position": ["pre", "post"], "lr": [1e-3, 1e-2]})
 CONFIGS = list(PLAN.configs.values())
@@ -56,7 +54,7 @@ class TestTally:
         left = []
         for loss in (3.0, math.nan):
             now = 0.0
-            monkeypatch.setattr("normexp.views.tally.time.monotonic", lambda: now)  # noqa: B023
+            monkeypatch.setattr("normexp.terminal.live.time.monotonic", lambda: now)  # noqa: B023
             tally = Tally(todo=CONFIGS[:1])
             tally.update(Started(CONFIGS[0]))
             for step in (1, 11):
@@ -73,7 +71,7 @@ START, RUN, PACE = 30.0, 1.0, 5.0
 def simulated(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[float | None, float, float]]:
     """A sweep of six runs on two workers: the time left as shown, as it will be, and how long runs have trained."""
     now = 0.0
-    monkeypatch.setattr("normexp.views.tally.time.monotonic", lambda: now)
+    monkeypatch.setattr("normexp.terminal.live.time.monotonic", lambda: now)
     plan = records.plan({"depth": [2, 4, 6], "lr": [1e-3, 1e-2]}, steps=200, eval_every=10)
     todo = longest_first(plan.configs.values())
     workers, events = [START, START], list[tuple[float, float, object]]()
@@ -128,7 +126,7 @@ class TestPlainLines:
 
     def test_a_minute_without_news_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
         now = 0.0
-        monkeypatch.setattr("normexp.views.live.time.monotonic", lambda: now)
+        monkeypatch.setattr("normexp.terminal.live.time.monotonic", lambda: now)
         view, raw = self.view()
         view.begin(CONFIGS, done=0, failed=0, reused=0)
         view.event(Started(CONFIGS[0]))
@@ -142,8 +140,8 @@ class TestPlainLines:
         self, rounds: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         now = 0.0
-        monkeypatch.setattr("normexp.views.live.LOOK_SECONDS", 0.01)
-        monkeypatch.setattr("normexp.views.live.time.monotonic", lambda: now)
+        monkeypatch.setattr("normexp.terminal.live.LOOK_SECONDS", 0.01)
+        monkeypatch.setattr("normexp.terminal.live.time.monotonic", lambda: now)
         view, raw = self.view()
         for _ in range(rounds - 1):
             view.begin(CONFIGS, done=0, failed=0, reused=0)
@@ -225,7 +223,7 @@ def test_the_live_view_counts_what_became_of_runs_and_how_long_the_rest_takes(mo
     console = on_terminal(80)
     view = View(console, names_of(PLAN), FOLDER)
     now = 0.0
-    monkeypatch.setattr("normexp.views.tally.time.monotonic", lambda: now)
+    monkeypatch.setattr("normexp.terminal.live.time.monotonic", lambda: now)
     view.tally = Tally(todo=CONFIGS, started=now)
     ends = [records.done(CONFIGS[0], 1.9), records.done(CONFIGS[1], 4.06), records.dead(CONFIGS[2], 5)]
     for config, record, seconds in zip(CONFIGS, ends, (25.0, 25.0, 10.0), strict=False):

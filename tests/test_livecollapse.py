@@ -9,10 +9,9 @@ import pytest
 import records
 from rich.console import Console
 
-from normexp.collapse import plan_of
-from normexp.execute.events import Finished, Progress, Started
-from normexp.views.live import names_of
-from normexp.views.livecollapse import HOLD_SECONDS, CollapseView
+from normexp.analysis.collapse import plan_of
+from normexp.execution.events import Finished, Progress, Started
+from normexp.terminal.live import HOLD_SECONDS, CollapseView, names_of
 
 PLAN = plan_of("as-a-transformer", {"depth": 6, "norm": "none"})
 CONFIGS = {(config.norm, config.seed): config for config in PLAN.configs.values()}

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from commandline import TINY, main
 
+from normexp.config.plan import Plan
 from normexp.errors import UserError
-from normexp.plan import Plan
-from normexp.results import lock
-from normexp.results.atomic import StorageError
-from normexp.results.lock import HOLDER, LOCK, driver_lock
-from normexp.results.store import Store
+from normexp.storage import lock
+from normexp.storage.files import StorageError
+from normexp.storage.lock import HOLDER, LOCK, driver_lock
+from normexp.storage.store import Store
 
 ADVICE = "this file system has no file locks: use a folder on another file system"
 REFUSED = [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL]

@@ -9,9 +9,9 @@ import pytest
 import records as made
 from stored import refuse
 
+from normexp.config.plan import Pivot, Published
 from normexp.errors import UserError
-from normexp.plan import Pivot, Published
-from normexp.results.store import Store
+from normexp.storage.store import Store
 
 
 def test_the_plan_comes_back(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from normexp.claims.measures import MEASURES
-from normexp.record import CurveRow, SignalRow, Traces
-from normexp.run import RunConfig
+from normexp.config.run import RunConfig
+from normexp.records.record import CurveRow, SignalRow, Traces
 
 
 class TestMeasures:

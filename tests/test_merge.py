@@ -13,17 +13,16 @@ import records as made
 from sharded import SHARDS, files, filled, joined, record, twelve_runs
 from typer.testing import CliRunner
 
-from normexp.cli.app import app
+from normexp.commands.app import app
 from normexp.config import grid
-from normexp.execute.events import Event
-from normexp.interrupt import Stopped
-from normexp.plan import Plan
-from normexp.record import RunRecord, Status
-from normexp.results.store import Store
-from normexp.run import RunConfig
-from normexp.shard import of_run
-from normexp.sweep import run_sweep
-from normexp.work import Options
+from normexp.config.plan import Plan, of_run
+from normexp.config.run import RunConfig
+from normexp.execution.events import Event
+from normexp.execution.signals import Stopped
+from normexp.records.record import RunRecord, Status
+from normexp.runner.run_selection import Options
+from normexp.runner.sweep import run_sweep
+from normexp.storage.store import Store
 
 pytestmark = pytest.mark.usefixtures("no_figures")
 
@@ -187,7 +186,7 @@ def test_an_interrupted_merge_goes_on(shards: list[Store], monkeypatch: pytest.M
     assert (merged.exit_code, merged.copied, merged.report) == (143, 5, None)
     assert merged.told == ["stopped by SIGTERM: 5 of 12 runs merged; the same command continues"]
     monkeypatch.undo()
-    monkeypatch.setattr("normexp.views.report.write_figures", lambda store, report: None)
+    monkeypatch.setattr("normexp.report.report.write_figures", lambda store, report: None)
     again = joined(shards)
     assert (again.copied, again.kept, again.exit_code) == (7, 5, 0)
 

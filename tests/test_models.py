@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from normexp.config.run import RunConfig
 from normexp.errors import UserError
-from normexp.models import CELLS, FILE, Checked, Model, load, select
-from normexp.run import RunConfig
-from normexp.schemes import SCHEMES
-from normexp.views import models as view
-from normexp.views.console import Uncut
+from normexp.schemes.models import CELLS, FILE, Checked, Model, load, select
+from normexp.schemes.schemes import SCHEMES
+from normexp.terminal import models as view
+from normexp.terminal.console import Uncut
 
 MODELS = load()
 BY_NAME = {model.model: model for model in MODELS}
@@ -140,21 +140,21 @@ class TestSelect:
 
 class TestTable:
     def test_marks(self) -> None:
-        rows = {row[0]: row for row in view.table(MODELS).rows}
+        rows = {row[0]: row for row in view.model_table(MODELS).rows}
         assert rows["GLM-130B"][1:7] == ("2022", "LN", "post, DeepNorm", "none", "yes", "1e-5?")
         assert rows["LLaMA 1"][1:7] == ("2023~", "RMS", "pre", "none", "yes", "1e-6~")
         assert rows["PaLM"][5:8] == ("?", "?", "(none: parallel attention and FFN)")
         assert rows["OLMo 2"][7:] == ("norm=rms position=output qk_norm=full", "HF olmo2")
 
     def test_only_remarks_of_the_rows_shown(self) -> None:
-        note = view.table([BY_NAME["BERT"], BY_NAME["T5"]]).note
+        note = view.model_table([BY_NAME["BERT"], BY_NAME["T5"]]).note
         assert "BERT: a further LN" in note
         assert "Gemma" not in note
 
     @pytest.mark.parametrize(("width", "in_columns"), [(160, True), (80, False)])
     def test_one_line_a_row_at_160_columns(self, width: int, in_columns: bool) -> None:
         console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
-        console.print(Uncut(view.table(MODELS)))
+        console.print(Uncut(view.model_table(MODELS)))
         assert isinstance(console.file, io.StringIO)
         lines = console.file.getvalue().splitlines()
         assert max(map(len, lines)) <= width

@@ -15,10 +15,12 @@ import pytest
 import records
 
 import normexp
-from normexp.plan import Plan
-from normexp.record import CurveRow, Death, RunRecord, Traces
-from normexp.results.store import Store
-from normexp.views import comparedruns, explain, export, report, tables
+from normexp.analysis import explain, frames
+from normexp.config.plan import Plan
+from normexp.records.record import CurveRow, Death, RunRecord, Traces
+from normexp.report import export, report
+from normexp.storage.store import Store
+from normexp.terminal import compare
 
 INF, NAN = math.inf, math.nan
 FINAL: Mapping[str, float | None] = {"a loss": 1.9, "NaN": NAN, "infinite": INF, "not measured": None}
@@ -99,7 +101,7 @@ def test_exports_keep_them_apart_and_come_back(to: str, store: Store, plan: Plan
         path = tmp_path / f"{stem}.{to}"
         path.write_bytes(files[path.name])
         read = normexp.load(path)
-        again = {"csv": tables.to_csv, "parquet": lambda table: table.to_parquet(index=False)}[to](read)
+        again = {"csv": frames.to_csv, "parquet": lambda table: table.to_parquet(index=False)}[to](read)
         assert (again.encode() if isinstance(again, str) else again) == files[path.name], "to the byte"
 
 
@@ -112,7 +114,7 @@ def test_frames_keep_them_apart(store: Store) -> None:
         assert told(frame["final_val_loss"]) == WANTED
         assert list(frame["final_val_loss"].isna()) == [False, False, False, True]
         assert told(frame[frame["outcome"] == "nonfinite"].sort_values("lr")["final_val_loss"]) == WANTED[1:]
-        assert [row["final_val_loss"] is None for row in tables.rows(frame)] == [False, False, False, True]
+        assert [row["final_val_loss"] is None for row in frames.rows(frame)] == [False, False, False, True]
 
 
 def test_pandas_reads_parquet_so_with_arrow_types(store: Store) -> None:
@@ -124,11 +126,11 @@ def test_pandas_reads_parquet_so_with_arrow_types(store: Store) -> None:
 
 
 def test_json_keeps_them_apart(store: Store, plan: Plan) -> None:
-    from normexp.results.codec import to_json
+    from normexp.storage.codec import to_json
 
     found = [store.read(run_id) for run_id in plan.configs]
     assert all(found)
-    data = [json.loads(to_json(comparedruns.as_data(comparedruns.compare(found[0], one))))["b"] for one in found]  # type: ignore[arg-type]
+    data = [json.loads(to_json(compare.as_data(compare.compare(found[0], one))))["b"] for one in found]  # type: ignore[arg-type]
     kinds = [(one["final_val_loss"], one.get("final_val_loss_kind")) for one in data]
     assert kinds == [(1.9, None), (None, "nan"), (None, "inf"), (None, None)]
 
@@ -144,8 +146,8 @@ def test_words_keep_them_apart(store: Store, plan: Plan) -> None:
         "inf",
         "none",
     ]
-    shown = [comparedruns.compare(found[0], one) for one in found if one is not None]  # type: ignore[arg-type]
-    cells = [{name: b for name, _, b in comparedruns._results(one).rows}["final loss"] for one in shown]
+    shown = [compare.compare(found[0], one) for one in found if one is not None]  # type: ignore[arg-type]
+    cells = [{name: b for name, _, b in compare._results(one).rows}["final loss"] for one in shown]
     assert cells == ["1.900", "nan", "inf", ""]
 
 
@@ -185,7 +187,7 @@ class TestLearnedFraction:
             assert record.result is not None
             assert record.result.learned_fraction == pytest.approx(fraction)
             assert f"learned fraction: {fraction:.3f}" in explain.facts(record)
-            rows = {name: a for name, a, _ in comparedruns._results(comparedruns.compare(record, record)).rows}
+            rows = {name: a for name, a, _ in compare._results(compare.compare(record, record)).rows}
             assert rows["learned fraction"] == f"{fraction:.3f}"
 
     def test_a_dead_run_has_learned_infinitely_little(self) -> None:

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from normexp.nn import branches
-from normexp.nn.block import Block
-from normexp.nn.init import INITS
-from normexp.nn.network import Network, build, layer_of
-from normexp.run import KEYS, RunConfig
+from normexp.config.run import KEYS, RunConfig
+from normexp.model import branches
+from normexp.model.block import Block
+from normexp.model.init import INITS
+from normexp.model.network import Network, build, layer_of
 
 NORM_TYPES = (nn.LayerNorm, nn.RMSNorm)
 
@@ -67,9 +67,8 @@ def test_a_block_agrees_with_torchs_encoder_layer(position: str, activation: str
 
 
 def test_the_tables_of_names_agree_with_the_modules() -> None:
-    from normexp.nn.branches import MIXERS
-    from normexp.nn.norms import MODULES
-    from normexp.nn.qk import QK_NORMS
+    from normexp.model.branches import MIXERS, QK_NORMS
+    from normexp.model.norms import MODULES
     from normexp.training.optimizers import OPTIMIZERS, SCHEDULES
 
     def words(key: str) -> set[str]:

@@ -1,8 +1,8 @@
 import pytest
 
-from normexp.numerics import numerics
-from normexp.record import RunRecord, Status
-from normexp.run import RunConfig
+from normexp.config.run import RunConfig
+from normexp.records.numerics import numerics
+from normexp.records.record import RunRecord, Status
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from normexp.run import RunConfig
-from normexp.training.flat import FlatParameters
-from normexp.training.optimizers import OPTIMIZERS, make_optimizer, rate
+from normexp.config.run import RunConfig
+from normexp.training.optimizers import OPTIMIZERS, FlatParameters, make_optimizer, rate
 
 
 def rates(steps: int = 6, **keys: object) -> list[float]:

@@ -7,23 +7,20 @@ from pathlib import Path
 import pytest
 import records as made
 
-from normexp import plugins
-from normexp.config import given, grid
+from normexp.config import grid, plugins, sweep_file
+from normexp.config.plan import Plan, Shard
+from normexp.config.plugins import Plugin
 from normexp.errors import UserError
-from normexp.plan import Plan
-from normexp.plugins import Plugin
-from normexp.results import origins
-from normexp.results.archive import packed
-from normexp.results.pack import pack, unpack
-from normexp.results.store import PACK, Store
-from normexp.shard import Shard
+from normexp.storage import plugin_snapshots
+from normexp.storage.packs import pack, packed, unpack
+from normexp.storage.store import PACK, Store
 
 TEXT = Path(__file__).parent.parent.joinpath("examples", "l1_norm.py").read_text("utf-8")
 ONE, TWO = Plugin("own.py", TEXT), Plugin("own.py", TEXT + "\n# ünlike\r\n")
 
 
 def plan(norm: str) -> Plan:
-    return grid.plan(given.read({"name": "own", "base": {"depth": 1}, "grid": {"norm": ["ln", norm]}}))
+    return grid.plan(sweep_file.read({"name": "own", "base": {"depth": 1}, "grid": {"norm": ["ln", norm]}}))
 
 
 def filled(folder: Path, plugin: Plugin) -> Store:
@@ -40,7 +37,7 @@ def test_every_version_that_made_runs_is_kept_byte_for_byte(tmp_path: Path) -> N
     store = filled(tmp_path / "own", ONE)
     with plugins.using(TWO):
         store.begin(plan("l1"), (), force=False)
-    assert origins.kept(store.folder) == {f"{each.digest}.py": each.text.encode() for each in (ONE, TWO)}
+    assert plugin_snapshots.kept(store.folder) == {f"{each.digest}.py": each.text.encode() for each in (ONE, TWO)}
     assert {plugins.read(path).digest for path in (store.folder / "plugins").iterdir()} == {ONE.digest, TWO.digest}
 
 
@@ -69,7 +66,7 @@ def test_a_shard_keeps_those_of_all_runs_that_its_manifest_names(tmp_path: Path)
         parts = [plan("l1").part(Shard(number, 4)) for number in range(1, 5)]
         without = next(part for part in parts if not any(config.plugins() for config in part.configs.values()))
         store.begin(without, (), force=False)
-    assert list(origins.kept(store.folder)) == [f"{ONE.digest}.py"]
+    assert list(plugin_snapshots.kept(store.folder)) == [f"{ONE.digest}.py"]
 
 
 def test_what_was_given_already_is_not_named_again(tmp_path: Path) -> None:
@@ -87,7 +84,7 @@ def test_a_changed_text_is_not_taken_for_the_kept_one(tmp_path: Path) -> None:
     store = filled(tmp_path / "own", ONE)
     path = store.folder / "plugins" / f"{ONE.digest}.py"
     path.write_text("changed = True")
-    assert origins.kept(store.folder) == {}
+    assert plugin_snapshots.kept(store.folder) == {}
     with pytest.raises(UserError, match=r"give its file with --plugin FILE\.py$"):
         store.read_plan()
     with plugins.using(ONE):
@@ -125,4 +122,4 @@ def test_a_pack_takes_it_along(tmp_path: Path) -> None:
     other.mkdir(parents=True)
     (other / PACK).write_bytes(data)
     assert unpack(other / PACK).runs == 2
-    assert origins.kept(other) == origins.kept(store.folder) != {}
+    assert plugin_snapshots.kept(other) == plugin_snapshots.kept(store.folder) != {}

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normexp.outcome import judge, trend
-from normexp.record import Death, Losses, Outcome, Result
+from normexp.records.outcome import judge, trend
+from normexp.records.record import Death, Losses, Outcome, Result
 
 LIMIT = 1.05 * math.log(64)
 LOSSES = Losses(floor=1.0, guess=4.0, bigram=2.0)

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from normexp.cli import app
+from normexp.commands import app
 
 PROGRAM = f"{sys.executable} -m normexp"
 KEYS = "depth: 1, width: 8, hidden: 8, heads: 2, vocab: 8, batch: 4, steps: 3, eval_every: 2"
@@ -135,7 +135,7 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A sweep's folder, made without training."""
     import records as made
 
-    from normexp.results.store import Store
+    from normexp.storage.store import Store
 
     folder = tmp_path_factory.mktemp("read")
     plan = made.plan({"norm": ["ln", "none"], "lr": [1e-3, 1e-2]}, name="tiny", title="dépth α [red]")
@@ -187,7 +187,7 @@ def test_what_reads_in_any_encoding_and_width(
 def test_a_title_in_signs_that_the_font_lacks_is_drawn_without_a_word() -> None:
     from matplotlib.figure import Figure
 
-    from normexp.views.figures.canvas import render
+    from normexp.plots.style import render
 
     figure = Figure()
     figure.suptitle("日本 \U0001f600")

@@ -17,22 +17,21 @@ from kernels import needs_compiler
 from torch import Tensor, nn
 from torch.nn import functional
 
-from normexp import plugins
-from normexp.nn.branches import attend
-from normexp.nn.network import Network, layer_of
-from normexp.nn.norms import BatchNorm, DyT, ScaleNorm, make_norm
-from normexp.nn.overflow import all_finite
-from normexp.nn.qk import UnitLength
-from normexp.norms import NORMS
-from normexp.paths import ExecutionPath
-from normexp.record import Death
-from normexp.run import QK_NORMS, RunConfig
-from normexp.schemes import SCHEMES
-from normexp.tasks import Batch
-from normexp.training.death import locate_step, locate_validation
+from normexp.config import plugins
+from normexp.config.run import QK_NORMS, RunConfig
+from normexp.data.tasks import Batch
+from normexp.model.branches import UnitLength, attend
+from normexp.model.network import Network, layer_of
+from normexp.model.norms import BatchNorm, DyT, ScaleNorm, make_norm
+from normexp.model.overflow import all_finite
+from normexp.records.execution_path import ExecutionPath
+from normexp.records.record import Death
+from normexp.schemes.norms import NORMS
+from normexp.schemes.schemes import SCHEMES
+from normexp.training.divergence import locate_step, locate_validation
 from normexp.training.inspection import inspect
+from normexp.training.loop import train
 from normexp.training.optimizers import OPTIMIZERS
-from normexp.training.train import train
 from normexp.training.trainer import Step, Trainer
 
 KINDS = (nn.LayerNorm, nn.RMSNorm, BatchNorm, DyT, ScaleNorm, UnitLength)
@@ -461,7 +460,7 @@ class TestNormsOfPlugins:
         assert torch.equal(*rest)
 
     def test_usual_inputs_are_looked_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("normexp.nn.overflow._overflows", None)
+        monkeypatch.setattr("normexp.model.overflow._overflows", None)
         norm = make_norm("squares", 8, small())
         assert norm is not None
         x = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0))

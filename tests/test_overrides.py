@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from normexp.config import grid, sweepfile
+from normexp.config import grid, sweep_file
 from normexp.config.overrides import _shown
+from normexp.config.plan import Plan
+from normexp.config.run import KEYS
 from normexp.errors import UserError
-from normexp.plan import Plan
-from normexp.run import KEYS
 
 SCAN = """
 name: scan
@@ -24,7 +24,7 @@ grid:
 
 
 def planned(text: str, *overrides: str, **rest: Any) -> Plan:
-    return grid.plan(sweepfile.parse(text, origin="c.yaml", overrides=overrides, **rest))
+    return grid.plan(sweep_file.parse(text, origin="c.yaml", overrides=overrides, **rest))
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_the_folder_tells_the_overrides_in_any_order_and_stays_short() -> None:
 
 def test_an_override_of_the_shipped_config() -> None:
     path = Path(__file__).parents[1] / "configs" / "lr_scan.yaml"
-    sweep = sweepfile.load(path, ["steps=100"], scale=0.1)
+    sweep = sweep_file.load(path, ["steps=100"], scale=0.1)
     plan = grid.plan(sweep)
     assert plan.folder == "lr_scan+steps=100+scale=0.1"
     assert {(run.steps, run.eval_every) for run in plan.configs.values()} == {(10, 50)}
@@ -182,7 +182,7 @@ BUILT = st.tuples(st.sampled_from(["logspace", "linspace", "range", "lr"]), SEVE
 def told(text: str, *overrides: str) -> tuple[list[str], list[str]]:
     """Run ids, and complaints without the place."""
     try:
-        return list(grid.plan(sweepfile.parse(text, origin="c.yaml", overrides=overrides), max_runs=100).configs), []
+        return list(grid.plan(sweep_file.parse(text, origin="c.yaml", overrides=overrides), max_runs=100).configs), []
     except UserError as error:
         starts = ("c.yaml:2: grid.", "c.yaml: ", *(f"override {_shown(text)}: " for text in overrides))
         lines = []

@@ -13,19 +13,20 @@ import records as made
 from packs import carried, copied, ended, plain
 from typer.testing import CliRunner
 
-from normexp.cli.app import app
+from normexp.analysis import frames
+from normexp.commands.app import app
+from normexp.config.plan import Plan
 from normexp.errors import UserError
-from normexp.plan import Plan
-from normexp.record import RunRecord, Traces
-from normexp.results import codec
-from normexp.results import pack as packing
-from normexp.results.pack import pack, unpack
-from normexp.results.store import CURVE, DEATH, LAYERS, LOG, MANIFEST, PACK, RUN, RUNS, SWEEP, Store
-from normexp.views import report, repro, tables
-from normexp.views.figures.choice import Choice, Source
-from normexp.views.figures.curves import loss_curves
-from normexp.views.figures.signal import signal
-from normexp.work import Options, work_of
+from normexp.plots.choice import Choice, Source
+from normexp.plots.runs import loss_curves, signal
+from normexp.records.record import RunRecord, Traces
+from normexp.report import report
+from normexp.runner.run_selection import Options, work_of
+from normexp.storage import codec
+from normexp.storage import packs as packing
+from normexp.storage.packs import pack, unpack
+from normexp.storage.store import CURVE, DEATH, LAYERS, LOG, MANIFEST, PACK, RUN, RUNS, SWEEP, Store
+from normexp.terminal import repro
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def test_a_restored_sweep_gives_the_same_tables_and_figures_and_has_nothing_to_d
     drawn = []
     for one in (store, other):
         records = one.records()
-        source = Source(plan=plan, records=records, runs=tables.runs(plan, records), traces=one.traces)
+        source = Source(plan=plan, records=records, runs=frames.runs(plan, records), traces=one.traces)
         drawn.append([figure(source, Choice()).data.to_csv() for figure in (loss_curves, signal)])
     assert drawn[0] == drawn[1]
     work = work_of(plan, other, other.records(), Options(out=tmp_path / "there", jobs=1))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from claimpages import FULL, Reader, every_word, page, published_plan, sheet
 
-from normexp.plan import Plan
-from normexp.views.pages.page import Commands, Folded, Grid, Heading, Page, Paragraph, Picture, Points
-from normexp.views.pages.textpage import markdown
-from normexp.views.pages.webpage import html
-from normexp.views.pivot import TextTable
+from normexp.analysis.tables import TextTable
+from normexp.config.plan import Plan
+from normexp.report.html import html
+from normexp.report.markdown import markdown
+from normexp.report.page import Commands, Folded, Grid, Heading, Page, Paragraph, Picture, Points
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import records as made
 from charts import chart, source_of
 
-from normexp.views.figures.panels import LABELS, PANELS, Layout, place
+from normexp.plots.chart import LABELS, PANELS, Layout, place
 
 
 def told(layout: Layout[object]) -> tuple[set[str], set[str]]:

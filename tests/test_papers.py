@@ -14,19 +14,19 @@ import torch
 from torch import Tensor
 from typer.testing import CliRunner
 
+from normexp.claims.calculations import calculate
 from normexp.claims.claim import Kind, Word
-from normexp.claims.computed import calculate
 from normexp.claims.files import choose
 from normexp.claims.measures import MEASURES
-from normexp.cli.app import app
+from normexp.commands.app import app
 from normexp.config import grid
-from normexp.config.sweepfile import load
-from normexp.record import SignalRow, Traces
-from normexp.results.store import Store
-from normexp.run import RunConfig
-from normexp.schemes import ONE, SCHEMES
-from normexp.texts.papers import initial, initial_gradient, initial_w2, outputs
-from normexp.views import report
+from normexp.config.run import RunConfig
+from normexp.config.sweep_file import load
+from normexp.records.record import SignalRow, Traces
+from normexp.report import report
+from normexp.schemes.schemes import ONE, SCHEMES
+from normexp.storage.store import Store
+from normexp.texts.papers import initial, initial_gradient, initial_stream, outputs
 
 SWEEPS = {name: choose([name])[0].sweeps for name in ("article", "papers")}
 CALCULATED = {claim.check: claim for claim in choose(["papers"])[1] if claim.kind is Kind.COMPUTE}
@@ -59,12 +59,12 @@ OPPOSITES: dict[str, tuple[Any, str, Callable[..., Any]]] = {
         lambda name, depth, *_: [depth ** {"lns": 0.6, "pre": 1.0}[name]],
     ),
     "initial_stream.bare_doubles": (initial, "log2_growth", always(1.2)),
-    "initial_gradient.pre_last_falls": (initial_w2, "last_w2_gradients", always([1.0, 0.9, 0.8, 0.7])),
-    "initial_gradient.post_last_stays": (initial_w2, "last_w2_gradients", always([1.0, 0.7, 0.5, 0.32])),
+    "initial_gradient.pre_last_falls": (initial_stream, "last_w2_gradients", always([1.0, 0.9, 0.8, 0.7])),
+    "initial_gradient.post_last_stays": (initial_stream, "last_w2_gradients", always([1.0, 0.7, 0.5, 0.32])),
     "initial_gradient.pre_top_falls": (initial, "top_stream_gradients", always([1.0, 0.9, 0.8, 0.7])),
-    "initial_gradient.post_rises": (initial_w2, "top_over_bottom", lambda _, seed: 3.0 if seed % 2 else 0.5),
-    "initial_gradient.pre_flat": (initial_w2, "top_over_bottom", always(0.7)),
-    "initial_gradient.pre_falls": (initial_w2, "top_over_bottom", lambda _, seed: 1.1 if seed % 2 else 0.3),
+    "initial_gradient.post_rises": (initial_stream, "top_over_bottom", lambda _, seed: 3.0 if seed % 2 else 0.5),
+    "initial_gradient.pre_flat": (initial_stream, "top_over_bottom", always(0.7)),
+    "initial_gradient.pre_falls": (initial_stream, "top_over_bottom", lambda _, seed: 1.1 if seed % 2 else 0.3),
     "initial_gradient.queries_lose_it": (initial, "first_q_gradients", always([1.0, 0.5, 0.2, 0.1])),
     "initial_gradient.scaled_branches_keep_it": (initial, "first_q_gradients", always([1.0, 0.5, 0.2, 0.09])),
     "initial_gradient.b2t_keeps_it": (
@@ -76,10 +76,10 @@ OPPOSITES: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "initial_gradient.post_update_grows": (initial, "sgd_updates", always([1.0, 4.0, 3.0, 9.0])),
     "initial_gradient.post_first_update_larger": (initial, "adam_updates", always([1.0] * 4)),
     "initial_gradient.deepnorm_equal": (initial, "w2_gradients", always([1.0, 1.3])),
-    "initial_gradient.peri_bounded": (initial_w2, "growth_with_h", always([1.0, 1.0, 1.0, 1.0, 1.3])),
-    "initial_gradient.pre_unbounded": (initial_w2, "growth_with_h", always([1.1, 1.2, 1.3, 1.4, 1.5])),
+    "initial_gradient.peri_bounded": (initial_stream, "growth_with_h", always([1.0, 1.0, 1.0, 1.0, 1.3])),
+    "initial_gradient.pre_unbounded": (initial_stream, "growth_with_h", always([1.1, 1.2, 1.3, 1.4, 1.5])),
     "initial_gradient.narrowed_init_larger": (
-        initial_w2,
+        initial_stream,
         "top_layer_gradients",
         lambda _, narrowed: [1.0, 1.0, 1.0] if narrowed else [0.9, 0.8, 0.7],
     ),

@@ -8,10 +8,10 @@ import pytest
 import records as made
 from records import runs_of, seeds
 
-from normexp.labels import heading, listed, loss_text, range_text, value_text
-from normexp.plan import Pivot, Published
-from normexp.views.pivot import cell_text, pivot
-from normexp.views.summary import cells
+from normexp.analysis.cells import cells
+from normexp.analysis.tables import cell_text, pivot
+from normexp.config.labels import heading, listed, loss_text, range_text, value_text
+from normexp.config.plan import Pivot, Published
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import records as made
 
-from normexp.cli.app import main
-from normexp.results.store import Store
+from normexp.commands.app import main
+from normexp.storage.store import Store
 
 
 @pytest.fixture

@@ -1,11 +1,11 @@
 import pytest
 import torch
 
-from normexp.nn.network import build
-from normexp.nn.norms import make_norm
-from normexp.nn.precision import InFloat32, cast_parameters, logits
-from normexp.norms import NORMS
-from normexp.run import QK_NORMS, RunConfig
+from normexp.config.run import QK_NORMS, RunConfig
+from normexp.model.network import build
+from normexp.model.norms import make_norm
+from normexp.model.precision import InFloat32, cast_parameters, logits
+from normexp.schemes.norms import NORMS
 
 TOKENS = torch.randint(0, 11, (2, 8), generator=torch.Generator().manual_seed(0))
 

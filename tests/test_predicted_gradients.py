@@ -22,7 +22,7 @@ from normexp.texts.papers.initial import (
     times_root,
     w2_gradients,
 )
-from normexp.texts.papers.initial_w2 import (
+from normexp.texts.papers.initial_stream import (
     expected_gradients,
     growth_with_h,
     last_w2_gradients,

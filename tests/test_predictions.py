@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from prediction_table import table, verdicts
 
-from normexp.nn import branches
+from normexp.model import branches
 from normexp.texts.papers import initial
 from normexp.texts.papers.initial import (
     DEPTHS,

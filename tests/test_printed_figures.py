@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from normexp.claims import trial
+from normexp.claims import evaluate
 from normexp.claims.claim import Word
-from normexp.claims.reading import parse
+from normexp.claims.parser import parse
 from normexp.errors import UserError
 from normexp.texts import figures
 
@@ -60,7 +60,7 @@ def test_figures_of_a_claims_file_of_one_s_own(tmp_path: Path) -> None:
     for text, word in ((FIGURES, Word.REPRODUCED), (FIGURES.replace("128", "127"), Word.NOT_REPRODUCED)):
         file = parse(text, tmp_path / "mine.yaml")
         assert file.claims[0].parameters["figures"][0] == "64"
-        (verdict,) = trial.judged(file, file.claims, tmp_path)
+        (verdict,) = evaluate.judged(file, file.claims, tmp_path)
         assert verdict.word is word
         assert verdict.findings[0].measured == "64, 128, 64"
 
@@ -88,4 +88,4 @@ def test_a_fault_in_figures_is_told(tmp_path: Path, old: str, new: str, complain
 def test_figures_of_which_nothing_can_be_made_are_told_with_the_claim(tmp_path: Path) -> None:
     file = parse(FIGURES.replace("[64,", "[-3,"), tmp_path / "mine.yaml")
     with pytest.raises(UserError, match=r"mine.yaml:2: mine.norms: norms.parameters cannot be made with figures -3"):
-        trial.judged(file, file.claims, tmp_path)
+        evaluate.judged(file, file.claims, tmp_path)

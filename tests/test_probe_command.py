@@ -12,14 +12,13 @@ import torch
 from tinyprobe import KEYS_OF_TINY, TINY
 from typer.testing import CliRunner
 
-from normexp.cli import probe as command
-from normexp.cli.app import app
-from normexp.config.probe import MOST, read
+from normexp.commands import probe as command
+from normexp.commands.app import app
+from normexp.commands.probe import MOST, read
+from normexp.config.run import KEYS, RunConfig
 from normexp.errors import UserError
-from normexp.results.store import WEIGHTS, Store
-from normexp.run import KEYS, RunConfig
-from normexp.training.inspection import inspect, inspect_trainer
-from normexp.training.trained import retrain
+from normexp.storage.store import WEIGHTS, Store
+from normexp.training.inspection import inspect, inspect_trainer, retrain
 from normexp.training.weights import weights_bytes
 
 ONE_PANEL = ("--quantity", "token_cosine")

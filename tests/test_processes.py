@@ -21,15 +21,15 @@ from commandline import TINY, run
 from patience import wait_until
 from workloads import tiny
 
-from normexp.execute import launch
-from normexp.execute.events import Event, Finished, Progress, Started
-from normexp.execute.inline import inline
-from normexp.execute.jobs import _cgroup_processors, default_jobs
-from normexp.execute.launch import LauncherError
-from normexp.execute.processes import processes
-from normexp.execute.worker import Work
-from normexp.record import RunRecord, Status
-from normexp.run import RunConfig
+from normexp.config.run import RunConfig
+from normexp.execution.events import Event, Finished, Progress, Started
+from normexp.execution.inline import inline
+from normexp.execution.machine import _cgroup_processors, default_jobs
+from normexp.execution.pool import launch
+from normexp.execution.pool.launch import LauncherError
+from normexp.execution.pool.pool import processes
+from normexp.execution.worker import Work
+from normexp.records.record import RunRecord, Status
 
 
 def records(events: Iterator[Event]) -> dict[int, RunRecord]:

@@ -9,13 +9,13 @@ import pytest
 import torch
 from programs import FLOAT64_TOLERANCE, batch_of, by_autograd, check, in_float64, network_of, poisoned, small
 
-from normexp.nn.branches import PerToken
-from normexp.nn.network import build
-from normexp.program import program as module
-from normexp.program.lower import FUNCTIONS, NODES
-from normexp.program.program import CHECKED, Program, settle, works
-from normexp.run import RunConfig
-from normexp.tasks import Batch
+from normexp.config.run import RunConfig
+from normexp.data.tasks import Batch
+from normexp.model.branches import PerToken
+from normexp.model.network import build
+from normexp.training.paths import program as module
+from normexp.training.paths.lower import FUNCTIONS, NODES
+from normexp.training.paths.program import CHECKED, Program, settle, works
 
 
 @pytest.fixture

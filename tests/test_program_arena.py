@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from normexp.program import arena
-from normexp.program.arena import CHUNK_BYTES, PAGE_BYTES, Arena
+from normexp.training.paths import tape
+from normexp.training.paths.tape import CHUNK_BYTES, PAGE_BYTES, Arena
 
 SHAPES = st.lists(st.lists(st.integers(1, 40), max_size=3).map(tuple), min_size=2, max_size=30)
 
@@ -83,5 +83,5 @@ def test_systems_without_large_pages(system: str, monkeypatch: pytest.MonkeyPatc
         monkeypatch.delattr(mmap, "MADV_HUGEPAGE", raising=False)
     else:
         monkeypatch.setattr(mmap, "MADV_HUGEPAGE", 14, raising=False)
-        monkeypatch.setattr(arena.mmap, "mmap", _Refusing)
+        monkeypatch.setattr(tape.mmap, "mmap", _Refusing)
     assert not Arena().zeros(5, 5).any()

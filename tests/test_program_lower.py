@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from programs import FLOAT32_TOLERANCE, FLOAT64_TOLERANCE, check, in_float64, network_of, poisoned, small
 from torch import nn
 
-from normexp import plugins
-from normexp.norms import NORMS
-from normexp.program import nodes
-from normexp.program.lower import LONGEST, NODES
-from normexp.program.program import Program
-from normexp.run import MIXERS, QK_NORMS, RunConfig
-from normexp.schemes import SCHEMES
+from normexp.config import plugins
+from normexp.config.run import MIXERS, QK_NORMS, RunConfig
+from normexp.schemes.norms import NORMS
+from normexp.schemes.schemes import SCHEMES
+from normexp.training.paths import nodes
+from normexp.training.paths.lower import LONGEST, NODES
+from normexp.training.paths.program import Program
 
 OWN = """
 import torch

@@ -10,11 +10,12 @@ import torch
 from programs import Poisoned, in_float64
 from torch import Tensor, nn
 
-from normexp.nn.block import Constant, Scaling
-from normexp.nn.norms import BatchNorm, DyT
-from normexp.nn.rmsnorm import RMSNorm
-from normexp.program import attend, nodes
-from normexp.program.tape import Tape, Value
+from normexp.model.block import Constant, Scaling
+from normexp.model.norms import BatchNorm, DyT
+from normexp.model.rms_norm import RMSNorm
+from normexp.training.paths import nodes
+from normexp.training.paths import nodes as attend
+from normexp.training.paths.tape import Tape, Value
 
 Build = Callable[..., Value]
 N, D, T, BATCH, HEADS = 6, 4, 3, 2, 2

@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from normexp.cli.app import app
+from normexp.commands.app import app
 from normexp.config import grid
-from normexp.execute.events import Event
-from normexp.execute.executors import EXECUTORS
-from normexp.plan import Plan
-from normexp.program.paths import choose
-from normexp.record import RunRecord, Status
-from normexp.results.codec import CHECKSUM, FILES
-from normexp.results.store import Store
-from normexp.run import RunConfig
-from normexp.sweep import Swept, run_sweep
-from normexp.views import report
-from normexp.work import Options
+from normexp.config.plan import Plan
+from normexp.config.run import RunConfig
+from normexp.execution.events import Event
+from normexp.execution.executors import EXECUTORS
+from normexp.records.record import RunRecord, Status
+from normexp.report import report
+from normexp.runner.run_selection import Options
+from normexp.runner.sweep import Swept, run_sweep
+from normexp.storage.codec import CHECKSUM, FILES
+from normexp.storage.store import Store
+from normexp.training.paths.choice import choose
 
 TINY = {"depth": 1, "width": 8, "hidden": 8, "heads": 2, "vocab": 8, "batch": 4, "steps": 8, "eval_every": 8}
 

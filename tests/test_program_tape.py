@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from programs import Poisoned, in_float64, network_of, small
 from torch import Tensor, nn
 
-from normexp.nn.block import Constant, Scaling
-from normexp.nn.norms import DyT
-from normexp.nn.rmsnorm import RMSNorm
-from normexp.program import attend, nodes
-from normexp.program.program import Program
-from normexp.program.tape import Tape, Value
-from normexp.run import RunConfig
+from normexp.config.run import RunConfig
+from normexp.model.block import Constant, Scaling
+from normexp.model.norms import DyT
+from normexp.model.rms_norm import RMSNorm
+from normexp.training.paths import nodes
+from normexp.training.paths import nodes as attend
+from normexp.training.paths.program import Program
+from normexp.training.paths.tape import Tape, Value
 
 N, D = 6, 4
 

@@ -10,15 +10,15 @@ import torch
 from programs import FLOAT32_TOLERANCE, small
 from torch import Tensor, nn
 
-from normexp.paths import VARIABLE, ExecutionPath
-from normexp.program import paths
-from normexp.program.compiled.program import CompiledProgram
-from normexp.program.program import Program
-from normexp.record import Death
-from normexp.run import RunConfig
-from normexp.tasks import Batch
-from normexp.training.death import locate_step
-from normexp.training.train import train
+from normexp.config.run import RunConfig
+from normexp.data.tasks import Batch
+from normexp.records.execution_path import VARIABLE, ExecutionPath
+from normexp.records.record import Death
+from normexp.training.divergence import locate_step
+from normexp.training.loop import train
+from normexp.training.paths import choice
+from normexp.training.paths.compiled.program import CompiledProgram
+from normexp.training.paths.program import Program
 from normexp.training.trainer import Step, Trainer
 
 PROGRAMS = {ExecutionPath.TAPE: Program, ExecutionPath.COMPILED: CompiledProgram}
@@ -27,8 +27,8 @@ PROGRAMS = {ExecutionPath.TAPE: Program, ExecutionPath.COMPILED: CompiledProgram
 @pytest.fixture(params=PROGRAMS, autouse=True)
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ExecutionPath:
     """Every test by the tape, and by compiled kernels where there is a compiler."""
-    if request.param is ExecutionPath.COMPILED and paths.fastest().path is not request.param:
-        pytest.skip(paths.fastest().why)
+    if request.param is ExecutionPath.COMPILED and choice.fastest().path is not request.param:
+        pytest.skip(choice.fastest().why)
     monkeypatch.setenv(VARIABLE, request.param)
     return ExecutionPath(request.param)
 
@@ -137,9 +137,9 @@ class TestWhoTakesWhich:
         expected = steps(small(), 3, plain=True)
         assert steps(small(), 3) != expected
         monkeypatch.delenv(VARIABLE)
-        monkeypatch.setattr(paths, "_settled", None)
-        monkeypatch.setattr(paths, "works", lambda: False)
-        monkeypatch.setattr(paths, "_fastest", paths._fastest.__wrapped__)
+        monkeypatch.setattr(choice, "_settled", None)
+        monkeypatch.setattr(choice, "works", lambda: False)
+        monkeypatch.setattr(choice, "_fastest", choice._fastest.__wrapped__)
         forbid_programs(monkeypatch)
         assert steps(small(), 3) == expected
 

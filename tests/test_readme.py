@@ -10,10 +10,10 @@ from typer.cli import get_docs_for_click
 from typer.core import MARKUP_MODE_KEY
 
 from normexp import errors, reference
-from normexp.claims import files, reading
-from normexp.cli.app import app
-from normexp.interrupt import Stopped
-from normexp.outcome import TREND
+from normexp.claims import files, parser
+from normexp.commands.app import app
+from normexp.execution.signals import Stopped
+from normexp.records.outcome import TREND
 
 CODES = [
     errors.EXIT_RUNS_FAILED,
@@ -76,7 +76,7 @@ def test_the_claims_and_the_runs_that_are_explained_are_those_that_are_shipped()
 
 
 def test_it_counts_the_claims() -> None:
-    article, papers = (reading.load(files.shipped()[name]).claims for name in ("article", "papers"))
+    article, papers = (parser.load(files.shipped()[name]).claims for name in ("article", "papers"))
     assert f"Each of its claims, {len(article)} of them," in README
     assert f"{len(papers)} claims of papers come with it" in README
     told = (DOCS / "claims.md").read_text("utf-8")

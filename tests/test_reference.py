@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from normexp import reference
+from normexp.config.run import KEYS
 from normexp.errors import UserError
-from normexp.norms import NORMS
-from normexp.run import KEYS
-from normexp.schemes import SCHEMES
+from normexp.schemes.norms import NORMS
+from normexp.schemes.schemes import SCHEMES
 
 
 def test_one_row_a_key_with_its_default_first() -> None:

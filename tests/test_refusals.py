@@ -13,9 +13,9 @@ import pytest
 import records as made
 from stored import write_all
 
+from normexp.config.plan import Plan
 from normexp.errors import UserError
-from normexp.plan import Plan
-from normexp.results.store import Store
+from normexp.storage.store import Store
 
 
 def test_another_sweep_with_garbled_configs_is_refused(store: Store, plan: Plan) -> None:
@@ -35,7 +35,7 @@ def test_the_second_driver_is_refused_at_once(store: Store) -> None:
         pass
 
 
-HOLD = "import sys, time; from pathlib import Path; from normexp.results.store import Store\n" + (
+HOLD = "import sys, time; from pathlib import Path; from normexp.storage.store import Store\n" + (
     "with Store(Path(sys.argv[1])).lock(): print('held', flush=True); time.sleep(60)"
 )
 

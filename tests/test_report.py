@@ -15,15 +15,15 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 from stored import saved
 
+from normexp.analysis.tables import reference_losses
+from normexp.config.plan import Pivot, Published
 from normexp.errors import UserError
-from normexp.execute import worker
-from normexp.paths import ExecutionPath
-from normexp.plan import Pivot, Published
-from normexp.record import COMPARED, STEP
-from normexp.results.store import Store
-from normexp.views import report
-from normexp.views.celltable import reference_losses
-from normexp.views.console import console, encodable, output
+from normexp.execution import worker
+from normexp.records.execution_path import ExecutionPath
+from normexp.records.record import COMPARED, STEP
+from normexp.report import report
+from normexp.storage.store import Store
+from normexp.terminal.console import console, encodable, output
 
 NASTY = "a|b `x` <br>\nsecond *line* \\| [link](x) &lt; | --- |"
 
@@ -177,8 +177,8 @@ def test_the_text_path_imports_neither_torch_nor_matplotlib(tmp_path: Path) -> N
     store = saved(tmp_path, made.plan({"norm": ["ln", "none"], "seed": [0, 1]}), ["1.6", "1.7", "nan@3", "nan@4"])
     program = (
         "import sys; from pathlib import Path; from normexp.views import report;"
-        "from normexp.views.console import console, output;"
-        "from normexp.results.store import Store; output().print(console(report.rebuild(Store(Path(sys.argv[1])))));"
+        "from normexp.terminal.console import console, output;"
+        "from normexp.storage.store import Store; output().print(console(report.rebuild(Store(Path(sys.argv[1])))));"
         "print([name for name in ('torch', 'matplotlib', 'scipy.stats') if name in sys.modules])"
     )
     arguments = [sys.executable, "-c", program, str(store.folder)]

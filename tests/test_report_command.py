@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from normexp.cli.app import app
-from normexp.views import report
+from normexp.commands.app import app
+from normexp.report import report
 
 SWEEP = """\
 name: pair

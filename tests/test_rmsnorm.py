@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 
-from normexp.nn import rmsnorm
-from normexp.nn.rmsnorm import RMSNorm, rms_norm
+from normexp.model import rms_norm as rmsnorm
+from normexp.model.rms_norm import RMSNorm, rms_norm
 
 TOLERANCES = {torch.float32: 2e-6, torch.float64: 1e-12}
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from normexp.run import INTERACTING, KEYS, RunConfig
-from normexp.schemes import SCHEMES, Scale, constant
+from normexp.config.run import INTERACTING, KEYS, RunConfig
+from normexp.schemes.schemes import SCHEMES, Scale, constant
 
 VALUES: dict[str, list[Any]] = {
     "depth": [0, 1, 12],

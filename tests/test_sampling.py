@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import records
 
-from normexp import estimate, sampling
-from normexp.execute.events import Event, Finished, Started
-from normexp.execute.launch import LauncherError
-from normexp.execute.worker import Job
-from normexp.record import RunRecord
-from normexp.run import RunConfig
-from normexp.sweep import check_tasks
-from normexp.work import Options
+from normexp.config.run import RunConfig
+from normexp.execution.events import Event, Finished, Started
+from normexp.execution.pool.launch import LauncherError
+from normexp.execution.worker import Job
+from normexp.records.record import RunRecord
+from normexp.runner import sampling, time_left
+from normexp.runner.run_selection import Options
+from normexp.runner.sweep import check_tasks
 
 TODO = [
     RunConfig(norm=norm, depth=depth, steps=500, seed=seed)
@@ -44,15 +44,15 @@ class Machine:
             now, together = self.now, configs[first : first + jobs]
             for config in together:
                 yield Started(config)
-            for config in sorted(together, key=estimate.work):
-                self.now = now + self.beside + self.pace * estimate.work(config)
+            for config in sorted(together, key=time_left.work):
+                self.now = now + self.beside + self.pace * time_left.work(config)
                 self.made.append(config)
                 yield Finished(self.record(config))
 
     def record(self, config: RunConfig) -> RunRecord:
-        record, steps = records.done(config, 2.0), self.pace * estimate.guess(config, config.steps)
+        record, steps = records.done(config, 2.0), self.pace * time_left.guess(config, config.steps)
         assert record.result is not None
-        whole = self.pace * estimate.work(config)
+        whole = self.pace * time_left.work(config)
         return replace(
             record,
             result=replace(record.result, steps_done=config.steps),
@@ -68,11 +68,11 @@ def test_a_sample_finds_what_the_machine_takes(start: float, beside: float, pace
     assert sample is not None
     assert sample.start_seconds == pytest.approx(start, abs=1e-6)
     assert sample.run_seconds == pytest.approx(beside, abs=1e-6)
-    found = estimate.pace((), sample)
-    assert found.run(TODO[0]) == pytest.approx(pace * estimate.work(TODO[0]) + beside)
+    found = time_left.pace((), sample)
+    assert found.run(TODO[0]) == pytest.approx(pace * time_left.work(TODO[0]) + beside)
     assert "short runs" in found.basis
     expected = start + max(sum(map(found.run, TODO)) / jobs, max(map(found.run, TODO))) + found.end_seconds
-    assert estimate.seconds(TODO, found, jobs) == pytest.approx(expected)
+    assert time_left.seconds(TODO, found, jobs) == pytest.approx(expected)
 
 
 def test_a_sample_is_short_and_of_every_network_and_as_busy_as_the_sweep() -> None:
@@ -81,7 +81,7 @@ def test_a_sample_is_short_and_of_every_network_and_as_busy_as_the_sweep() -> No
     assert machine.jobs == [1, 3]
     assert {(run.norm, run.depth) for run in machine.made[1:]} == {(run.norm, run.depth) for run in TODO}
     assert len({run.run_id for run in machine.made}) == len(machine.made)
-    assert all(estimate.guess(run, run.steps) <= sampling.RUN_SECONDS for run in machine.made)
+    assert all(time_left.guess(run, run.steps) <= sampling.RUN_SECONDS for run in machine.made)
     assert all(run.eval_every == run.steps < 500 for run in machine.made)
 
 
@@ -102,14 +102,14 @@ class TestSeconds:
     def machine(self, monkeypatch: pytest.MonkeyPatch) -> Machine:
         machine = Machine(3.0, 1.0, 8.0)
         monkeypatch.setattr(sampling, "chosen", lambda name, scheduler: machine)
-        monkeypatch.setattr("normexp.sampling.sample.__defaults__", (machine.clock,))
+        monkeypatch.setattr("normexp.runner.sampling.sample.__defaults__", (machine.clock,))
         return machine
 
     def test_a_sweep_of_which_nothing_is_stored_is_sampled(self, machine: Machine) -> None:
         seconds, basis = sampling.seconds(TODO, [], self.OPTIONS, {})
         assert basis == "measured now by 4 short runs"
-        runs = 8.0 * sum(map(estimate.work, TODO)) + len(TODO)
-        assert runs / 2 <= seconds <= runs / 2 + 3.0 + 8.0 * estimate.ASSUMED_END_SECONDS + 1e-6
+        runs = 8.0 * sum(map(time_left.work, TODO)) + len(TODO)
+        assert runs / 2 <= seconds <= runs / 2 + 3.0 + 8.0 * time_left.ASSUMED_END_SECONDS + 1e-6
 
     def test_evaluations_count(self, machine: Machine) -> None:
         often = [replace(run, eval_every=2) for run in TODO]

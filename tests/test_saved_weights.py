@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from normexp.cli.app import app
+from normexp.commands.app import app
 from normexp.config import grid
+from normexp.config.plan import Plan
+from normexp.config.run import RunConfig
 from normexp.errors import UserError
-from normexp.plan import Plan
-from normexp.record import Outcome, Status
-from normexp.results import codec, weightfile
-from normexp.results.codec import CHECKSUM
-from normexp.results.store import Store
-from normexp.run import RunConfig
-from normexp.sweep import Swept, run_sweep
+from normexp.records.record import Outcome, Status
+from normexp.runner.run_selection import Options, Work, work_of
+from normexp.runner.sweep import Swept, run_sweep
+from normexp.storage import codec, outputs
+from normexp.storage.codec import CHECKSUM
+from normexp.storage.store import Store
 from normexp.training.trainer import Trainer
 from normexp.training.weights import network_from
-from normexp.work import Options, Work, work_of
 
 TINY = {
     "depth": 1,
@@ -83,7 +83,7 @@ def timeless(path: Path) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("normexp.views.report.write_figures", lambda store, report: None)
+    monkeypatch.setattr("normexp.report.report.write_figures", lambda store, report: None)
 
 
 @pytest.mark.parametrize("executor", ["inline", "processes"])
@@ -198,11 +198,11 @@ class TestByRunId:
         sweep(tmp_path, plan("a", lr=1e-2))
         run_id = next(iter(plan(lr=1e-2).configs))
         with pytest.raises(UserError, match=r"is stored without weights: run its sweep again with --save-weights"):
-            weightfile.read(tmp_path, run_id)
+            outputs.read(tmp_path, run_id)
         made, _ = sweep(tmp_path, plan("b", lr=1e-2), save_weights=True)
         expected = made.store.weights(run_id)
         for name in (run_id, run_id[-8:], str(made.store.folder / "runs" / run_id)):
-            data, origin = weightfile.read(tmp_path, name)
+            data, origin = outputs.read(tmp_path, name)
             assert (origin, data) == (str(expected[0]), expected[1])
 
     def test_from_sweep_to_converted_weights(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

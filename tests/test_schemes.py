@@ -2,8 +2,8 @@ import importlib
 
 import pytest
 
-from normexp.run import RunConfig
-from normexp.schemes import DOORS, ROLES, SCHEMES, Scale, Scheme, Site, everywhere, first_like
+from normexp.config.run import RunConfig
+from normexp.schemes.schemes import DOORS, ROLES, SCHEMES, Scale, Scheme, Site, everywhere, first_like
 
 
 @pytest.mark.parametrize("name", SCHEMES)

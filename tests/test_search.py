@@ -10,20 +10,19 @@ import pytest
 import records
 from edgesweep import CELLS
 
-from normexp.bisection import Finding
-from normexp.config import grid, sweepfile
-from normexp.edge import Edge, ask
-from normexp.execute.events import Finished
-from normexp.execute.executors import EXECUTORS
-from normexp.interrupt import Stopped
-from normexp.record import RunRecord, Status
-from normexp.results import library
-from normexp.results.store import Store
-from normexp.run import RunConfig
-from normexp.search import Search
-from normexp.sweep import Swept, run_sweep
-from normexp.views import edge as views
-from normexp.work import Options
+from normexp.analysis import edge_tables as views
+from normexp.analysis.edge_search import Search
+from normexp.analysis.stability_edges import Edge, Finding, ask
+from normexp.config import grid, sweep_file
+from normexp.config.run import RunConfig
+from normexp.execution.events import Finished
+from normexp.execution.executors import EXECUTORS
+from normexp.execution.signals import Stopped
+from normexp.records.record import RunRecord, Status
+from normexp.runner.run_selection import Options
+from normexp.runner.sweep import Swept, run_sweep
+from normexp.storage import index
+from normexp.storage.store import Store
 
 LIMITS = {"post": 2e-3, "pre": 3e-2}
 
@@ -43,7 +42,7 @@ class Machine:
         self.batches: list[int] = []
         self.left = 10**9
         monkeypatch.setitem(EXECUTORS, "inline", self._execute)
-        monkeypatch.setattr("normexp.views.report.write_figures", lambda store, report: None)
+        monkeypatch.setattr("normexp.report.report.write_figures", lambda store, report: None)
         monkeypatch.setattr("os.fsync", lambda descriptor: None)
 
     def _execute(self, todo: Sequence[RunConfig], **rest: object) -> Iterator[Finished]:
@@ -65,9 +64,9 @@ class Machine:
     ) -> tuple[Swept, list[Edge], Search]:
         """What `normexp edge` does, without its words."""
         self.made, self.batches = [], []
-        search = Search(ask(sweepfile.parse(text, origin="tiny.yaml"), axis, **span))
+        search = Search(ask(sweep_file.parse(text, origin="tiny.yaml"), axis, **span))
         store = Store(out / search.folder)
-        plan = search.first(library.records(out), store.records() if store.exists() else ())
+        plan = search.first(index.records(out), store.records() if store.exists() else ())
         options = Options(out=out, jobs=1, executor="inline", retry_failed=retry_failed, refresh=True)
         swept = run_sweep(plan, options, self, search.grow)
         return swept, search.edges(swept.report.records), search
@@ -140,7 +139,9 @@ def test_a_finer_search_reuses_all_of_the_coarse_one(machine: Machine, tmp_path:
 def test_runs_of_another_sweep_narrow_the_bracket(machine: Machine, tmp_path: Path) -> None:
     text = CELLS.replace("tiny", "scan") + "  \n"
     scan = grid.plan(
-        sweepfile.parse(text.replace("]}", "], lr: [1e-3, 1.5e-3, 2.5e-3, 4e-3], seed: [0, 1, 2]}"), origin="scan.yaml")
+        sweep_file.parse(
+            text.replace("]}", "], lr: [1e-3, 1.5e-3, 2.5e-3, 4e-3], seed: [0, 1, 2]}"), origin="scan.yaml"
+        )
     )
     run_sweep(scan, Options(out=tmp_path, jobs=1, executor="inline"), machine)
     swept, edges, _ = machine.search(tmp_path, low="1e-4", high="1", resolution="1.7")
@@ -156,7 +157,7 @@ def test_what_learns_above_a_failure_is_said(machine: Machine, tmp_path: Path) -
         return records.done(config, 1.9 if good else 4.06)
 
     machine.train = train
-    scan = sweepfile.parse(CELLS + "  \n", origin="a", overrides=["name=a", "lr=3e-3,1e-2,3e-2", "seed=0,1,2"])
+    scan = sweep_file.parse(CELLS + "  \n", origin="a", overrides=["name=a", "lr=3e-3,1e-2,3e-2", "seed=0,1,2"])
     run_sweep(grid.plan(scan), Options(out=tmp_path, jobs=1, executor="inline"), machine)
     _, edges, search = machine.search(tmp_path, low="1e-4", high="1", resolution="2")
     assert edges[0].finding is Finding.SEVERAL

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 from others import ids, learned
 
-from normexp import estimate
+from normexp.analysis.collapse import signal
+from normexp.analysis.explain import story
+from normexp.config.run import RunConfig
 from normexp.errors import UserError
-from normexp.results.codec import CHECKSUM, FILES
-from normexp.results.store import CURVE, LAYERS, RUN, RUNS, Store
-from normexp.run import RunConfig
-from normexp.views import report
-from normexp.views.collapse import signal
-from normexp.views.explain import story
-from normexp.views.live import duration, result_line
+from normexp.report import report
+from normexp.runner import time_left
+from normexp.storage.codec import CHECKSUM, FILES
+from normexp.storage.store import CURVE, LAYERS, RUN, RUNS, Store
+from normexp.terminal.live import duration, result_line
 
 PACKAGE = Path(__file__).parent.parent / "normexp"
 RUNS_CODE = {
@@ -126,4 +126,4 @@ def test_huge_numbers_in_a_record_cost_no_memory_and_no_traceback(
         assert signal("", record.traces).rows
         assert story(record, [])
         assert result_line(record)
-        assert duration(estimate.seconds([RunConfig()], estimate.pace([record]), 1))
+        assert duration(time_left.seconds([RunConfig()], time_left.pace([record]), 1))

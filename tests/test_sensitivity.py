@@ -11,10 +11,10 @@ from charts import chart, figure_of, line, source_of
 from drawn import cut_off, legend
 from matplotlib.figure import Figure
 
-from normexp.plan import Plan
-from normexp.record import RunRecord
-from normexp.sensitivity import ScannedRun, sensitivities, sensitivity
-from normexp.views.figures.drawing import draw
+from normexp.analysis.sensitivity import ScannedRun, sensitivities, sensitivity
+from normexp.config.plan import Plan
+from normexp.plots.drawing import draw
+from normexp.records.record import RunRecord
 
 RATES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
 INITIAL = 4.3

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from normexp.claims.files import choose
-from normexp.config import grid, sweepfile
-from normexp.run import RunConfig
-from normexp.settings import SETTINGS
+from normexp.config import grid, sweep_file
+from normexp.config.presets import SETTINGS
+from normexp.config.run import RunConfig
 
 ARTICLE = list(choose(["article"])[0].sweeps.values())
 LABELS = {setting.label: setting for setting in SETTINGS.values()}
@@ -14,7 +14,7 @@ TABLES = [path for path in ARTICLE if path.stem in ("6.2", "6.3")]
 
 @pytest.mark.parametrize("path", ARTICLE, ids=lambda path: path.stem)
 def test_a_label_of_the_articles_configs_is_a_setting(path: Path) -> None:
-    for point in grid.plan(sweepfile.load(path)).points:
+    for point in grid.plan(sweep_file.load(path)).points:
         setting = LABELS[point.label].keys
         assert {key: getattr(point.config, key) for key in ("mixer", "init")} == {
             key: setting[key] for key in ("mixer", "init")
@@ -23,7 +23,7 @@ def test_a_label_of_the_articles_configs_is_a_setting(path: Path) -> None:
 
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
 def test_the_articles_tables_ask_every_question_in_each_setting(path: Path) -> None:
-    plan = grid.plan(sweepfile.load(path))
+    plan = grid.plan(sweep_file.load(path))
     asked: dict[str, list[tuple[object, ...]]] = {label: [] for label in LABELS}
     for point in plan.points:
         setting, position = LABELS[point.label], point.config.position

@@ -9,17 +9,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from normexp.cli.app import app
+from normexp.commands.app import app
 from normexp.config import grid
+from normexp.config.plan import Plan, Shard, of_run, parse_shard
+from normexp.config.run import RunConfig
 from normexp.errors import UserError
-from normexp.execute.events import Event
-from normexp.plan import Plan
-from normexp.results import library
-from normexp.results.store import Store
-from normexp.run import RunConfig
-from normexp.shard import Shard, of_run, parse
-from normexp.sweep import Swept, run_sweep
-from normexp.work import Options
+from normexp.execution.events import Event
+from normexp.runner.run_selection import Options
+from normexp.runner.sweep import Swept, run_sweep
+from normexp.storage import index
+from normexp.storage.store import Store
 
 TINY = {"depth": 1, "width": 8, "hidden": 8, "heads": 2, "vocab": 8, "batch": 4, "steps": 2, "eval_every": 2}
 
@@ -47,7 +46,7 @@ def sweep(out: Path, asked: Plan, **rest: object) -> tuple[Swept, Listener]:
 @pytest.fixture(autouse=True)
 def _no_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "with_figures" not in request.keywords:
-        monkeypatch.setattr("normexp.views.report.write_figures", lambda store, report: None)
+        monkeypatch.setattr("normexp.report.report.write_figures", lambda store, report: None)
 
 
 @pytest.mark.parametrize(
@@ -65,12 +64,12 @@ def _no_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 )
 def test_what_is_no_shard_is_refused_with_what_to_write(text: str, told: str) -> None:
     with pytest.raises(UserError, match=rf"^shard {text[:40]}: .*{told}"):
-        parse(text)
+        parse_shard(text)
 
 
 def test_a_shard_is_read() -> None:
-    assert parse("2/4") == Shard(2, 4)
-    assert parse("1/1") == Shard(1, 1)
+    assert parse_shard("2/4") == Shard(2, 4)
+    assert parse_shard("1/1") == Shard(1, 1)
 
 
 def test_where_a_run_belongs_is_fixed_for_ever() -> None:
@@ -113,7 +112,7 @@ def test_a_shard_has_a_folder_that_knows_what_it_is(tmp_path: Path) -> None:
     assert f"{len(part.configs)} of 12 runs" in swept.report.conclusion
     assert f"`normexp merge {tmp_path}/tiny.shard-*-of-3`" in swept.report.conclusion
     assert swept.store.strays() == []
-    assert [(shelf.runs, shelf.ended) for shelf in library.shelves(tmp_path)] == [(len(part.configs),) * 2]
+    assert [(shelf.runs, shelf.ended) for shelf in index.shelves(tmp_path)] == [(len(part.configs),) * 2]
 
 
 def test_a_second_start_has_nothing_to_do_and_the_whole_sweep_copies(tmp_path: Path) -> None:

@@ -12,21 +12,20 @@ import pandas as pd
 import pytest
 import records as made
 
-from normexp.bisection import Finding
-from normexp.claims import loss_checks, outcome_checks
-from normexp.config import sweepfile
-from normexp.edge import ask
-from normexp.plan import Pivot, Plan
-from normexp.record import RunRecord
-from normexp.search import Search
-from normexp.views import compare as view
-from normexp.views import comparison, edge, tables
-from normexp.views.conclusion import conclusion
-from normexp.views.console import output
-from normexp.views.pages.sheets import Sheet, missing
-from normexp.views.pairing import Side, halves, side
-from normexp.views.pivot import pivot
-from normexp.views.summary import summarize
+from normexp.analysis import comparison, edge_tables, frames
+from normexp.analysis.cells import summarize
+from normexp.analysis.conclusions import conclusion
+from normexp.analysis.edge_search import Search
+from normexp.analysis.pairing import Side, halves, side
+from normexp.analysis.stability_edges import Finding, ask
+from normexp.analysis.tables import pivot
+from normexp.claims import checks
+from normexp.config import sweep_file
+from normexp.config.plan import Pivot, Plan
+from normexp.records.record import RunRecord
+from normexp.report.claims_report import Sheet, missing
+from normexp.terminal import compare as view
+from normexp.terminal.console import output
 
 AXES = {"position": ["pre", "post"], "norm": ["ln", "none"], "seed": [0, 1, 2]}
 PRE, NONE, POST = ["1.90", "1.92", "1.97"], ["3.0", "3.1", "nan@7"], ["2.2", "2.3", "plateau"]
@@ -86,7 +85,7 @@ class TestCompare:
 
 class TestTables:
     def test_each_cell_shows_its_runs_and_totals_count_them_once(self) -> None:
-        runs = tables.runs(plan(), ended(plan()))
+        runs = frames.runs(plan(), ended(plan()))
         summary = summarize(plan(), runs)
         assert list(summary["planned"]) == [3, 3, 3, 3]
         assert list(summary["shared_runs"]) == [0, 3, 0, 3]
@@ -96,16 +95,16 @@ class TestTables:
         assert len(runs) == 9
 
     def test_the_conclusion_compares_by_runs_that_differ(self) -> None:
-        text = conclusion(plan(), tables.runs(plan(), ended(plan())))
+        text = conclusion(plan(), frames.runs(plan(), ended(plan())))
         assert text.startswith("7 of 9 finished runs learned")
         assert "What separates them most is position (learned, all else equal: pre 3 of 3, post 2 of 3)." in text
         best = ["2.9", "2.9", "2.9", "1.7", "1.7", "1.7", "2.9", "2.9", "2.9"]
-        text = conclusion(plan(), tables.runs(plan(), ended(plan(), best)))
+        text = conclusion(plan(), frames.runs(plan(), ended(plan(), best)))
         assert "Lowest median final loss of 3 runs: 1.700 with position pre/post, norm none" in text
 
     def test_an_axis_that_cannot_matter_is_none_of_those_that_are_compared(self) -> None:
         alike = made.plan({"position": ["pre", "post"], "lr": [1e-3, 1e-2]}, norm="none", depth=2)
-        runs = tables.runs(alike, ended(alike, ["1.9", "nan@3"]))
+        runs = frames.runs(alike, ended(alike, ["1.9", "nan@3"]))
         assert "What separates them most is lr (learned, all else equal: 0.001 1 of 1, 0.01 0 of 1)." in conclusion(
             alike, runs
         )
@@ -119,31 +118,31 @@ class TestTables:
 
 def frame(plan: Plan, ends: Sequence[str] = (*PRE, *NONE, *POST)) -> pd.DataFrame:
     """As evidence makes it: one row a point, with the values that were asked for."""
-    rows = {row["run_id"]: row for row in tables.rows(tables.runs(plan, ended(plan, ends)))}
+    rows = {row["run_id"]: row for row in frames.rows(frames.runs(plan, ended(plan, ends)))}
     asked = [
         {**rows[point.config.run_id], "setting": "", **point.config.to_dict(), **point.values} for point in plan.points
     ]
-    return tables.frame(asked, ["setting", *tables.RUN_COLUMNS])
+    return frames.frame(asked, ["setting", *frames.RUN_COLUMNS])
 
 
 class TestClaims:
     def test_counts_are_of_distinct_runs(self) -> None:
         none = {"norm": ("none",)}
-        found = outcome_checks.ends(frame(plan()), 3, outcomes=("learned",), of_runs=none)
+        found = checks.ends(frame(plan()), 3, outcomes=("learned",), of_runs=none)
         assert found.measured.startswith("2 of 3: 2 learned")
         assert len(found.run_ids) == 3
-        found = outcome_checks.dies_by(frame(plan()), 3, step=10, of_runs=none)
+        found = checks.dies_by(frame(plan()), 3, step=10, of_runs=none)
         assert found.measured == "1 of 3 died by step 10"
 
     def test_a_median_is_over_distinct_runs(self) -> None:
         ends = ["nan@100", "nan@100", "nan@12", "nan@10", "nan@10", "nan@10", "nan@100", "nan@100", "nan@100"]
-        found = outcome_checks.dies(frame(plan(), ends), 3, step=100, factor=1.5)
+        found = checks.dies(frame(plan(), ends), 3, step=100, factor=1.5)
         assert found.holds, "the median of nine runs is 100, and that of twelve points 56"
         assert found.measured.startswith("9 of 9 died")
 
     def test_sides_of_the_same_runs_are_told(self) -> None:
         sides = {name: {"norm": ("none",), "position": (name,)} for name in ("pre", "post")}
-        found = loss_checks.close(
+        found = checks.close(
             frame(plan(), [*PRE, "3.0", "3.1", "3.2", *POST]), 3, one=sides["pre"], other=sides["post"], within=0.1
         )
         assert "difference 0.000, since the same runs answer both sides" in found.measured
@@ -152,7 +151,7 @@ class TestClaims:
 def test_edges_of_the_same_runs_are_one() -> None:
     text = "base: {depth: 2, norm: none, steps: 100, eval_every: 25}\n"
     text += "grid: {position: [pre, post], width: [8, 16], seed: [0]}"
-    question = ask(sweepfile.parse(text, origin="a"), "lr", low="1e-4", high="1e-1", resolution="2")
+    question = ask(sweep_file.parse(text, origin="a"), "lr", low="1e-4", high="1e-1", resolution="2")
     search = Search(question)
     plan, records = search.first({}), {}
     while plan is not None:
@@ -164,7 +163,7 @@ def test_edges_of_the_same_runs_are_one() -> None:
     assert len(edges) == 4
     assert len({found.run_ids for found in edges}) == 2
     assert all(found.finding is Finding.BORDER for found in edges)
-    told = edge.conclusion(question, edges)
+    told = edge_tables.conclusion(question, edges)
     assert "lowest with position pre/post, width 8" in told
     assert "highest with position pre/post, width 16" in told
-    assert edge.table(question, edges).note.endswith("Cells that the same runs answer each show them.")
+    assert edge_tables.table(question, edges).note.endswith("Cells that the same runs answer each show them.")

@@ -6,11 +6,11 @@ import pytest
 import records as made
 from claimpages import FULL, Reader, claim, every_word, page, plain, published_plan, sheet
 
-from normexp.plan import Plan
-from normexp.views.pages.page import Grid
-from normexp.views.pages.sheets import Sheet, in_order, missing, settings
-from normexp.views.pages.textpage import markdown
-from normexp.views.pages.webpage import html
+from normexp.config.plan import Plan
+from normexp.report.claims_report import Sheet, in_order, missing, settings
+from normexp.report.html import html
+from normexp.report.markdown import markdown
+from normexp.report.page import Grid
 
 
 @pytest.fixture

@@ -9,15 +9,15 @@ import pytest
 import typer
 from rich.console import Console
 
+from normexp.analysis.tables import TextTable
 from normexp.claims.files import choose
-from normexp.cli import claims, show
+from normexp.commands import claims, show
 from normexp.config import grid
-from normexp.execute.executors import workers_to_count_on
-from normexp.interrupt import Stopped
-from normexp.plan import Plan
-from normexp.views.console import Uncut
-from normexp.views.pivot import TextTable
-from normexp.work import Options
+from normexp.config.plan import Plan
+from normexp.execution.executors import workers_to_count_on
+from normexp.execution.signals import Stopped
+from normexp.runner.run_selection import Options
+from normexp.terminal.console import Uncut
 
 LONG = "results/" + "a-long-folder-name-" * 8 + "end: " + "words " * 30 + "last"
 
@@ -28,7 +28,7 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     stream = io.StringIO()
     terminal = Console(file=stream, width=80, force_terminal=True, color_system=None, highlight=False, markup=False)
     monkeypatch.setattr(show, "screen", lambda: terminal)
-    monkeypatch.setattr("normexp.views.console.output", lambda: terminal)
+    monkeypatch.setattr("normexp.terminal.console.output", lambda: terminal)
     return stream
 
 
@@ -57,7 +57,7 @@ def test_figures_are_named_only_where_they_are_made(
         if stop:
             raise Stopped(2)
 
-    monkeypatch.setattr("normexp.views.report.write_figures", made)
+    monkeypatch.setattr("normexp.report.report.write_figures", made)
     keys = {"depth": 1, "width": 8, "hidden": 8, "heads": 2, "vocab": 8, "batch": 4, "steps": 2, "eval_every": 2}
     plan = grid.plan_of(name="tiny", title="Tiny", groups=[("", keys)])
     show.execute(plan, Options(out=tmp_path, jobs=1, executor="inline"))

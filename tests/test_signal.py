@@ -9,18 +9,23 @@ import formulas
 import pytest
 import torch
 
-from normexp.nn import precision
-from normexp.nn.network import Network, build
-from normexp.record import Death
-from normexp.run import QK_NORMS, RunConfig
-from normexp.training import train as train_module
-from normexp.training.attention import attention_sizes
-from normexp.training.death import locate_step, replay
-from normexp.training.modes import mode_signal
-from normexp.training.signal import Signal, forward_signal, gradient_sizes, rms, signal_rows
-from normexp.training.state import kept_state
-from normexp.training.train import Training, train
-from normexp.training.trainer import Trainer
+from normexp.config.run import QK_NORMS, RunConfig
+from normexp.model import precision
+from normexp.model.network import Network, build
+from normexp.records.record import Death
+from normexp.training import loop as train_module
+from normexp.training.divergence import locate_step, replay
+from normexp.training.layer_signal import (
+    Signal,
+    attention_sizes,
+    forward_signal,
+    gradient_sizes,
+    mode_signal,
+    rms,
+    signal_rows,
+)
+from normexp.training.loop import Training, train
+from normexp.training.trainer import Trainer, kept_state
 
 CONFIG = RunConfig(depth=3, width=16, hidden=16, heads=2, vocab=16)
 

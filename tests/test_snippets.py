@@ -11,9 +11,9 @@ import pytest
 import torch
 from calculations import OWN, SPEED
 
+from normexp.claims.calculations import COMPUTED, calculate, function_of
 from normexp.claims.claim import Word
-from normexp.claims.computed import COMPUTED, calculate, function_of
-from normexp.run import RunConfig
+from normexp.config.run import RunConfig
 from normexp.texts.article import gradients, speed
 from normexp.training import bench
 

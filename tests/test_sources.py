@@ -8,10 +8,10 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from normexp.run import KEYS, RunConfig
-from normexp.sources import SOURCES, Lookups, Markov, TableSource
-from normexp.streams import stream
-from normexp.tasks import Task
+from normexp.config.run import KEYS, RunConfig
+from normexp.data.sources import SOURCES, Lookups, Markov, TableSource
+from normexp.data.streams import stream
+from normexp.data.tasks import Task
 
 DEEP = RunConfig(task="lookups", vocab=5, order=8, sharpness=8.0, seq_len=24)
 """The setting of the README in which depth pays."""

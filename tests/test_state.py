@@ -9,14 +9,13 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from normexp import plugins
-from normexp.record import Death
-from normexp.run import RunConfig
-from normexp.training.death import replay
-from normexp.training.inspection import inspect
-from normexp.training.modes import mode_signal
-from normexp.training.train import Training, train
-from normexp.training.trained import retrain
+from normexp.config import plugins
+from normexp.config.run import RunConfig
+from normexp.records.record import Death
+from normexp.training.divergence import replay
+from normexp.training.inspection import inspect, retrain
+from normexp.training.layer_signal import mode_signal
+from normexp.training.loop import Training, train
 from normexp.training.trainer import Trainer
 
 DROPS = plugins.Plugin(
@@ -74,7 +73,9 @@ def test_a_step_that_autograd_makes_again_draws_the_same(plain: bool, monkeypatc
     assert trainer.again(batch) == pytest.approx(first, rel=1e-6)
     assert trainer.again(batch) != pytest.approx(trainer.gradients(batch)[0], rel=1e-6)
     with monkeypatch.context() as broken:
-        broken.setattr("normexp.program.program.Program.__call__", lambda self, batch: torch.rand(1).item() + math.inf)
+        broken.setattr(
+            "normexp.training.paths.program.Program.__call__", lambda self, batch: torch.rand(1).item() + math.inf
+        )
         fallen_back = trainer.gradients(batch)[0]
     assert trainer.again(batch) == fallen_back
 

@@ -15,10 +15,10 @@ import pytest
 import records as made
 from stored import same, write_all
 
+from normexp.config.plan import Plan
 from normexp.errors import UserError
-from normexp.plan import Plan
-from normexp.results import codec
-from normexp.results.store import StorageError, Store
+from normexp.storage import codec
+from normexp.storage.store import StorageError, Store
 
 
 def test_everything_written_comes_back(store: Store, plan: Plan) -> None:
@@ -166,7 +166,7 @@ def test_files_are_utf8_with_plain_newlines(tmp_path: Path) -> None:
     plan = made.plan({"lr": [1e-3]}, title="dépth α")
     program = (
         "import sys; sys.path.insert(0, sys.argv[2]); import records as made; from pathlib import Path;"
-        "from normexp.results.store import Store; from normexp.views import report;"
+        "from normexp.storage.store import Store; from normexp.views import report;"
         "plan = made.plan({'lr': [1e-3]}, title='d\\u00e9pth \\u03b1'); store = Store(Path(sys.argv[1]));"
         "store.begin(plan, [], force=False); store.write(made.done(plan.points[0].config, 1.9)); report.rebuild(store)"
     )
@@ -182,7 +182,7 @@ def test_files_are_utf8_with_plain_newlines(tmp_path: Path) -> None:
 def test_a_name_that_the_locale_lacks_is_told(tmp_path: Path) -> None:
     sweep = tmp_path / "sweep.yaml"
     sweep.write_text("name: dépth α\nbase: {depth: 1, width: 8, steps: 5}\ngrid: {lr: [0.001]}\n", "utf-8")
-    program = "import sys; from normexp.cli.app import main; sys.exit(main())"
+    program = "import sys; from normexp.commands.app import main; sys.exit(main())"
     environment = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     arguments = [sys.executable, "-c", program, "sweep", str(sweep), "--out", str(tmp_path / "results")]
     ended = subprocess.run(arguments, env=environment, capture_output=True, timeout=60)

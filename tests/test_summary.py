@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from records import runs_of, seeds
 
-from normexp.interval import half_interval
-from normexp.record import Losses, Outcome
-from normexp.views import tables
-from normexp.views.conclusion import conclusion
-from normexp.views.pivot import cell_text
-from normexp.views.summary import best, best_first, cells, summarize
+from normexp.analysis import frames
+from normexp.analysis.cells import best, best_first, cells, summarize
+from normexp.analysis.conclusions import conclusion
+from normexp.analysis.sensitivity import half_interval
+from normexp.analysis.tables import cell_text
+from normexp.records.record import Losses, Outcome
 
 OUTCOMES = [outcome.value for outcome in Outcome]
 BLOWN_UP = ("unsettled", "diverged", "nan@3", "inf@12")
@@ -74,9 +74,9 @@ def test_the_best_of_several_tasks_is_not_that_of_the_lowest_loss() -> None:
     easy = made.done(low, 1.4)
     assert easy.result is not None
     records = {low.run_id: replace(easy, result=replace(easy.result, losses=losses)), high.run_id: made.done(high, 1.6)}
-    summary = summarize(plan, tables.runs(plan, records))
+    summary = summarize(plan, frames.runs(plan, records))
     assert list(best_first(summary)["vocab"]) == [64, 16]
-    top = best(cells(plan, tables.runs(plan, records)))
+    top = best(cells(plan, frames.runs(plan, records)))
     assert top is not None
     assert top.values["vocab"] == 64
 

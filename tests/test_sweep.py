@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 from tinysweeps import Silent, StopsAfter, fails, losses, options, plan, sweep
 
+from normexp.config.run import RunConfig
+from normexp.data.tasks import Task, remember
 from normexp.errors import UserError
-from normexp.execute.events import Event, Finished, Started
-from normexp.execute.executors import EXECUTORS
-from normexp.execute.launch import LauncherError
-from normexp.execute.worker import Job
-from normexp.record import Losses, RunRecord
-from normexp.results.store import StorageError, Store
-from normexp.run import RunConfig
-from normexp.sweep import Swept, check_tasks, run_sweep
-from normexp.tasks import Task, remember
-from normexp.work import Options
+from normexp.execution.events import Event, Finished, Started
+from normexp.execution.executors import EXECUTORS
+from normexp.execution.pool.launch import LauncherError
+from normexp.execution.worker import Job
+from normexp.records.record import Losses, RunRecord
+from normexp.runner.run_selection import Options
+from normexp.runner.sweep import Swept, check_tasks, run_sweep
+from normexp.storage.store import StorageError, Store
 
 pytestmark = pytest.mark.usefixtures("no_figures")
 
@@ -109,7 +109,7 @@ def test_as_many_runs_at_a_time_as_there_are_processors_unless_told_otherwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[int] = []
-    monkeypatch.setattr("normexp.execute.executors.default_jobs", lambda: 7)
+    monkeypatch.setattr("normexp.execution.executors.default_jobs", lambda: 7)
     monkeypatch.setitem(EXECUTORS, "counting", lambda configs, *, jobs, **how: seen.append(jobs) or (_ for _ in ()))
     for jobs in (None, 3):
         run_sweep(plan(), Options(out=tmp_path, jobs=jobs, executor="counting"), Silent())

@@ -11,11 +11,11 @@ import pytest
 import records
 from commandline import TINY, main, run
 
-from normexp.execute import worker
-from normexp.execute.worker import Report
-from normexp.record import RunRecord
-from normexp.results.store import Store
-from normexp.run import RunConfig
+from normexp.config.run import RunConfig
+from normexp.execution import worker
+from normexp.execution.worker import Report
+from normexp.records.record import RunRecord
+from normexp.storage.store import Store
 
 
 class TestSweep:
@@ -130,7 +130,7 @@ def test_the_exit_code_tells_failed_runs_and_a_death_is_none(
 
     whole = worker._train
     monkeypatch.setattr(worker, "_train", train)
-    monkeypatch.setattr("normexp.views.report.write_figures", lambda store, report: None)
+    monkeypatch.setattr("normexp.report.report.write_figures", lambda store, report: None)
     base = TINY.replace("}", ", optimizer: sgd, norm: none}") if not failing else TINY
     (tmp_path / "tiny.yaml").write_text(f"{base}grid: {{lr: {rates}}}\n")
     assert main(["sweep", "tiny.yaml", "--executor", "inline"], tmp_path, monkeypatch) == code

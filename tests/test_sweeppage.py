@@ -8,15 +8,15 @@ import records
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normexp.record import Traces
-from normexp.views import tables
-from normexp.views.conclusion import conclusion
-from normexp.views.pages import runrows, sweeppage
-from normexp.views.pages.page import Commands, Folded, Grid, Heading
-from normexp.views.pages.runcurves import MOST_POINTS, run_curve, thinned
-from normexp.views.pivot import pivot
-from normexp.views.report import Report
-from normexp.views.summary import summarize
+from normexp.analysis import frames
+from normexp.analysis.cells import summarize
+from normexp.analysis.conclusions import conclusion
+from normexp.analysis.tables import pivot
+from normexp.records.record import Traces
+from normexp.report import sweep_page
+from normexp.report.page import Commands, Folded, Grid, Heading
+from normexp.report.report import Report
+from normexp.report.sweep_page import MOST_POINTS, run_curve, thinned
 
 PLAN = records.plan({"position": ["pre", "post"], "lr": [1e-3, 1e-2, 0.1]})
 
@@ -25,7 +25,7 @@ def report() -> Report:
     a, b, c, d, e, _ = PLAN.configs.values()
     ended = [records.done(a, 1.9), records.done(b, 10.5), records.done(c, 4.06), records.dead(d, 12), records.failed(e)]
     found = {record.run_id: record for record in ended}
-    runs = tables.runs(PLAN, found)
+    runs = frames.runs(PLAN, found)
     return Report(
         plan=PLAN,
         records=found,
@@ -42,7 +42,7 @@ def traces(run_id: str) -> Traces:
 
 
 def test_runs_stand_by_how_badly_they_ended_with_the_curves_of_those_that_came_to_a_result() -> None:
-    grid = runrows.run_rows(report(), traces)
+    grid = sweep_page.run_rows(report(), traces)
     assert [row[1] for row in grid.table.rows] == ["failed", "nonfinite", "diverged", "plateau", "learned", "pending"]
     assert list(grid.curves) == [row[0] for row in grid.table.rows[1:5]]
     by_word = {row[1]: dict(zip(grid.table.header, row, strict=True)) for row in grid.table.rows}
@@ -54,9 +54,9 @@ def test_runs_stand_by_how_badly_they_ended_with_the_curves_of_those_that_came_t
 
 
 def test_only_so_many_curves_are_on_a_page_and_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runrows, "MOST_CURVES", 2)
-    monkeypatch.setattr(sweeppage, "MOST_CURVES", 2)
-    page = sweeppage.page(report(), traces, {}, Path("results/made_up"))
+    monkeypatch.setattr(sweep_page, "MOST_CURVES", 2)
+    monkeypatch.setattr(sweep_page, "MOST_CURVES", 2)
+    page = sweep_page.page(report(), traces, {}, Path("results/made_up"))
     grid = next(block for block in page.blocks if isinstance(block, Grid) and block.curves)
     assert len(grid.curves) == 2
     assert len(grid.table.rows) == 6
@@ -64,7 +64,7 @@ def test_only_so_many_curves_are_on_a_page_and_it_says_so(monkeypatch: pytest.Mo
 
 
 def test_it_goes_from_what_was_asked_to_how_it_was_made() -> None:
-    page = sweeppage.page(report(), traces, {"curves": b"png"}, Path("results/made_up"))
+    page = sweep_page.page(report(), traces, {"curves": b"png"}, Path("results/made_up"))
     headings = [block.text for block in page.blocks if isinstance(block, Heading) and block.level == 2]
     assert headings == ["What was asked", "Outcomes", "Tables", "Figures", "Runs", "How it was made"]
     outcomes = next(block for block in page.blocks if isinstance(block, Grid))

@@ -11,12 +11,13 @@ import pandas as pd
 import pytest
 import records as made
 
+from normexp.analysis import frames
+from normexp.config.plan import Plan
+from normexp.config.run import KEYS, RunConfig
 from normexp.errors import UserError
-from normexp.plan import Plan
-from normexp.record import RunRecord, Status
-from normexp.results.store import Store
-from normexp.run import KEYS, RunConfig
-from normexp.views import report, tables
+from normexp.records.record import RunRecord, Status
+from normexp.report import report
+from normexp.storage.store import Store
 
 AXES = {
     "norm": ["ln", "none"],
@@ -45,7 +46,7 @@ def some_records(plan: Plan) -> dict[str, RunRecord]:
 
 
 def test_points_name_their_run(plan: Plan) -> None:
-    table = tables.points(plan)
+    table = frames.points(plan)
     assert list(table.columns) == ["label", "norm", "position", "lr", "seed", "run_id"]
     assert len(table) == 24
     assert table["run_id"].nunique() == 18, "without a norm, post and pre are one"
@@ -54,8 +55,8 @@ def test_points_name_their_run(plan: Plan) -> None:
 
 
 def test_runs_have_every_config_key_and_every_state(plan: Plan) -> None:
-    table = tables.runs(plan, some_records(plan)).set_index("run_id")
-    assert list(table.columns) == [*tables.RUN_COLUMNS][1:]
+    table = frames.runs(plan, some_records(plan)).set_index("run_id")
+    assert list(table.columns) == [*frames.RUN_COLUMNS][1:]
     assert set(KEYS) < set(table.columns)
     assert len(table) == 18
     assert list(table["status"].iloc[[0, 4, -1]]) == ["done", "timeout", "pending"]
@@ -79,28 +80,28 @@ def test_every_table_comes_back_from_csv(plan: Plan, tmp_path: Path) -> None:
     for record in records.values():
         store.write(record)
     made_tables = {
-        "points": tables.points(plan),
-        "runs": tables.runs(plan, records),
-        "timings": tables.timings(plan, records),
+        "points": frames.points(plan),
+        "runs": frames.runs(plan, records),
+        "timings": frames.timings(plan, records),
         "summary": report.rebuild(store).summary,
     }
     for name, table in made_tables.items():
-        read = tables.read_csv(store.folder / f"{name}.csv")
+        read = frames.read_csv(store.folder / f"{name}.csv")
         pd.testing.assert_frame_equal(read, table, check_exact=True)
-        assert tables.to_csv(read) == tables.to_csv(table)
+        assert frames.to_csv(read) == frames.to_csv(table)
     assert made_tables["runs"]["step"].dtype == "Int64"
-    assert "12," in tables.to_csv(made_tables["runs"])
-    assert "12.0," not in tables.to_csv(made_tables["runs"])
-    assert set(tables.read_csv(store.folder / "runs.csv")["seed"]) == {0, 2**63 - 1}
+    assert "12," in frames.to_csv(made_tables["runs"])
+    assert "12.0," not in frames.to_csv(made_tables["runs"])
+    assert set(frames.read_csv(store.folder / "runs.csv")["seed"]) == {0, 2**63 - 1}
 
 
 def test_columns_are_the_same_whatever_has_ended_and_how(plan: Plan) -> None:
     kinds = [{}, some_records(plan)]
     kinds += [{run_id: made.done(config, 1.9) for run_id, config in plan.configs.items()}]
     kinds += [{run_id: made.dead(config, 12) for run_id, config in plan.configs.items()}]
-    texts = [tables.to_csv(tables.runs(plan, records)).splitlines() for records in kinds]
-    assert {lines[0] for lines in texts} == {",".join(tables.RUN_COLUMNS)}, "a column that is empty throughout stays"
-    assert {len(row) for lines in texts for row in csv.reader(lines)} == {len(tables.RUN_COLUMNS)}
+    texts = [frames.to_csv(frames.runs(plan, records)).splitlines() for records in kinds]
+    assert {lines[0] for lines in texts} == {",".join(frames.RUN_COLUMNS)}, "a column that is empty throughout stays"
+    assert {len(row) for lines in texts for row in csv.reader(lines)} == {len(frames.RUN_COLUMNS)}
     assert {len(lines) for lines in texts} == {19}, "a header, once, and a row a run"
 
 
@@ -124,7 +125,7 @@ def test_runs_csv_is_the_same_whatever_order_speed_or_machine(plan: Plan, tmp_pa
 def test_timings_have_seconds_environment_and_origin(plan: Plan) -> None:
     records = some_records(plan)
     first = next(iter(records))
-    table = tables.timings(plan, records).set_index("run_id")
+    table = frames.timings(plan, records).set_index("run_id")
     assert len(table) == 17
     assert list(table.loc[first, ["data_seconds", "total_seconds", "torch_threads", "torch"]]) == [
         0.2,
@@ -139,7 +140,7 @@ def test_timings_have_seconds_environment_and_origin(plan: Plan) -> None:
 def test_a_norm_written_by_hand_keeps_its_row(tmp_path: Path, word: str) -> None:
     path = tmp_path / "runs.csv"
     path.write_text(f"run_id,norm,step,final_val_loss\na,ln,,1.5\nb,{word},12,\nc,{word},7,inf\n", "utf-8")
-    table = tables.read_csv(path)
+    table = frames.read_csv(path)
     assert table.groupby("norm").size().to_dict() == {"ln": 1, "none": 2}
     assert list(table["step"].dropna()) == [12, 7]
     assert list(table["final_val_loss"].fillna(-1)) == [1.5, -1, math.inf]
@@ -150,7 +151,7 @@ def test_a_cell_of_the_wrong_type_is_told(tmp_path: Path) -> None:
     for column, text in (("step", "12.5"), ("final_val_loss", "low"), ("stale", "perhaps")):
         path.write_text(f"run_id,{column}\na,\nb,{text}\n", "utf-8")
         with pytest.raises(UserError, match=rf"runs\.csv:3: .*{text}"):
-            tables.read_csv(path)
+            frames.read_csv(path)
 
 
 def test_a_huge_cell_is_told(tmp_path: Path) -> None:
@@ -158,13 +159,13 @@ def test_a_huge_cell_is_told(tmp_path: Path) -> None:
     for content in (b"lr\n" + b"1" * 200_000, b"lr\n\xff"):
         path.write_bytes(content)
         with pytest.raises(UserError, match=r"runs\.csv:"):
-            tables.read_csv(path)
+            frames.read_csv(path)
 
 
 def test_an_environment_named_like_a_column_harms_no_table(plan: Plan) -> None:
     config = plan.points[0].config
     environment = {"lr": "x", "steps_seconds": "x", "run_id": "x", "torch": "2.13.0"}
-    table = tables.timings(plan, {config.run_id: made.done(config, 1.9, environment=environment)})
+    table = frames.timings(plan, {config.run_id: made.done(config, 1.9, environment=environment)})
     assert list(table["run_id"]) == [config.run_id]
     assert list(table["torch"]) == ["2.13.0"]
     assert list(table["steps_seconds"]) == [3.25]
@@ -175,16 +176,16 @@ def test_an_environment_named_like_a_column_harms_no_table(plan: Plan) -> None:
 def test_text_that_looks_like_a_gap_stays(tmp_path: Path) -> None:
     plan = made.plan({"lr": [1e-3]}, label="NA")
     path = tmp_path / "points.csv"
-    path.write_text(tables.to_csv(tables.points(plan)), "utf-8")
-    assert list(tables.read_csv(path)["label"]) == ["NA"]
+    path.write_text(frames.to_csv(frames.points(plan)), "utf-8")
+    assert list(frames.read_csv(path)["label"]) == ["NA"]
 
 
 def test_no_runs_is_a_header() -> None:
     plan = made.plan({"lr": []})
-    assert tables.to_csv(tables.points(plan)) == "label,lr,run_id\n"
-    assert tables.to_csv(tables.runs(plan, {})) == ",".join(tables.RUN_COLUMNS) + "\n"
+    assert frames.to_csv(frames.points(plan)) == "label,lr,run_id\n"
+    assert frames.to_csv(frames.runs(plan, {})) == ",".join(frames.RUN_COLUMNS) + "\n"
 
 
 def test_no_column_of_a_result_is_a_config_key() -> None:
     config = RunConfig()
-    assert not set(config.to_dict()) & {*tables.RESULT_COLUMNS, "run_id", "label", "status", "outcome", "trend"}
+    assert not set(config.to_dict()) & {*frames.RESULT_COLUMNS, "run_id", "label", "status", "outcome", "trend"}

@@ -5,10 +5,10 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from normexp.record import Losses
-from normexp.run import RunConfig
-from normexp.sources import SOURCES
-from normexp.tasks import Batch, Task, remember
+from normexp.config.run import RunConfig
+from normexp.data.sources import SOURCES
+from normexp.data.tasks import Batch, Task, remember
+from normexp.records.record import Losses
 from normexp.training.trainer import Trainer
 
 

@@ -6,9 +6,9 @@ import math
 import pytest
 import torch
 
-from normexp.run import RunConfig
-from normexp.tasks import Batch
-from normexp.training.train import Training, train
+from normexp.config.run import RunConfig
+from normexp.data.tasks import Batch
+from normexp.training.loop import Training, train
 from normexp.training.trainer import Trainer
 
 SMALL = RunConfig(depth=2, width=16, hidden=16, heads=2, vocab=16, batch=8, steps=12, eval_every=5, lr=3e-3)

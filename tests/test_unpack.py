@@ -14,13 +14,13 @@ import records as made
 from packs import carried, ended
 from typer.testing import CliRunner
 
-from normexp.cli.app import app
+from normexp.commands.app import app
+from normexp.config.plan import Plan
 from normexp.errors import UserError
-from normexp.plan import Plan
-from normexp.results import library
-from normexp.results import pack as packing
-from normexp.results.pack import pack, unpack
-from normexp.results.store import CURVE, LAYERS, MANIFEST, PACK, RUN, RUNS, SWEEP, Store
+from normexp.storage import index
+from normexp.storage import packs as packing
+from normexp.storage.packs import pack, unpack
+from normexp.storage.store import CURVE, LAYERS, MANIFEST, PACK, RUN, RUNS, SWEEP, Store
 
 
 @pytest.fixture
@@ -121,10 +121,10 @@ def test_the_commands_take_a_sweep_or_a_folder_of_sweeps(store: Store, tmp_path:
     assert done.exit_code == 0, done.output
     assert done.stdout == f"{store.folder / PACK}: 4 runs, {(store.folder / PACK).stat().st_size / 1e6:.2f} MB\n"
     target = carried(store, tmp_path)
-    assert library.waiting(tmp_path / "there") == [target]
+    assert index.waiting(tmp_path / "there") == [target]
     done = CliRunner().invoke(app, ["unpack", str(target.parent)])
     assert done.stdout == f"{target.parent}: 4 runs restored from {PACK}\n"
-    assert library.waiting(tmp_path / "there") == []
+    assert index.waiting(tmp_path / "there") == []
     again = CliRunner().invoke(app, ["unpack", str(tmp_path / "there")])
     assert again.stdout == f"{target.parent}: 0 runs restored from {PACK}, 4 there already\n"
     for command in ("pack", "unpack"):
@@ -151,17 +151,17 @@ def test_an_interrupted_unpack_goes_on(store: Store, tmp_path: Path, monkeypatch
     monkeypatch.undo()
     assert len(Store(path.parent).ended()) == 2
     assert not (path.parent / MANIFEST).exists(), "it would count as a whole sweep"
-    assert library.waiting(path.parent.parent) == [path]
+    assert index.waiting(path.parent.parent) == [path]
     restored = unpack(path)
     assert (restored.runs, restored.kept) == (2, 2)
-    assert library.waiting(path.parent.parent) == []
+    assert index.waiting(path.parent.parent) == []
     assert len(Store(path.parent).records()) == 4
 
 
 def test_a_pack_waits_while_its_folder_lacks_a_run_of_it(store: Store, plan: Plan) -> None:
     path = pack(store).path
-    assert library.waiting(store.folder) == []
+    assert index.waiting(store.folder) == []
     shutil.rmtree(store.folder / RUNS / list(plan.configs)[3])
-    assert library.waiting(store.folder) == [path]
+    assert index.waiting(store.folder) == [path]
     unpack(path)
-    assert library.waiting(store.folder) == []
+    assert index.waiting(store.folder) == []

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from normexp.claims.claim import Citation, Claim, Finding, Kind, Word
-from normexp.claims.verdict import judge
+from normexp.claims.claim import Citation, Claim, Finding, Kind, Word, judge
 
 
 class TestVerdict:

@@ -10,8 +10,8 @@ import pytest
 import records
 from commandline import PROGRAM, main, run, run_ids
 
-from normexp.results.store import Store
-from normexp.run import RunConfig
+from normexp.config.run import RunConfig
+from normexp.storage.store import Store
 
 
 class TestViews:
@@ -83,7 +83,7 @@ class TestViews:
         assert "differs first at step 2: stored train_loss 9.5" in done.stdout
 
     def test_schemes_shows_every_row(self, tmp_path: Path) -> None:
-        from normexp.schemes import SCHEMES
+        from normexp.schemes.schemes import SCHEMES
 
         done = run("schemes", cwd=tmp_path)
         assert done.returncode == 0, done.stderr

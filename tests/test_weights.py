@@ -9,11 +9,11 @@ from safetensors.torch import load, save
 from torch import Tensor
 from weightbytes import CONFIG, DATA, TENSORS, read, same, shuffled, small, tampered
 
+from normexp.config.run import DTYPES, MIXERS, QK_NORMS, RunConfig
 from normexp.errors import UserError
-from normexp.nn.network import Network, build
-from normexp.norms import NORMS
-from normexp.run import DTYPES, MIXERS, QK_NORMS, RunConfig
-from normexp.schemes import SCHEMES
+from normexp.model.network import Network, build
+from normexp.schemes.norms import NORMS
+from normexp.schemes.schemes import SCHEMES
 from normexp.training.trainer import Trainer
 from normexp.training.weights import header_of, weights_bytes
 

@@ -18,7 +18,7 @@ import pytest
 from commandline import TINY
 
 from normexp.claims.files import shipped
-from normexp.cli.app import app
+from normexp.commands.app import app
 
 pytestmark = pytest.mark.slow
 
@@ -119,7 +119,7 @@ def test_it_holds_every_file_of_the_package_and_nothing_else(installed: Installe
 def test_every_calculation_and_every_sweep_of_a_shipped_text_is_found(installed: Installed) -> None:
     code = (
         "import normexp\n"
-        "from normexp.claims.computed import COMPUTED, function_of\n"
+        "from normexp.claims.calculations import COMPUTED, function_of\n"
         "from normexp.claims.evidence import plans\n"
         "from normexp.claims.files import choose, shipped\n"
         "print(normexp.__file__, len([function_of(name) for name in COMPUTED]))\n"

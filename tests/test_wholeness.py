@@ -3,7 +3,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save
 
-from normexp.results.wholeness import is_whole
+from normexp.storage.folder_checks import is_whole
 
 
 def test_a_file_of_weights_is_whole_or_not(tmp_path: Path) -> None:

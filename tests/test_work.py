@@ -44,7 +44,7 @@ def test_a_refreshed_run_is_taken_from_a_sweep_that_has_it_anew(
 ) -> None:
     for name in ("one", "two"):
         sweep(tmp_path, plan(name))
-    monkeypatch.setattr("normexp.numerics.CHANGES", {99: lambda run: True})
+    monkeypatch.setattr("normexp.records.numerics.CHANGES", {99: lambda run: True})
     _, first = sweep(tmp_path, plan("one"), refresh=True)
     _, second = sweep(tmp_path, plan("two"), refresh=True)
     assert (first.reused, len(first.todo)) == (0, 4)
@@ -53,7 +53,7 @@ def test_a_refreshed_run_is_taken_from_a_sweep_that_has_it_anew(
 
 def test_stale_runs_are_told_and_refreshed_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep(tmp_path, plan())
-    monkeypatch.setattr("normexp.numerics.CHANGES", {99: lambda run: True})
+    monkeypatch.setattr("normexp.records.numerics.CHANGES", {99: lambda run: True})
     swept, listener = sweep(tmp_path, plan())
     assert listener.todo == []
     assert any("stale" in warning for warning in swept.report.warnings)

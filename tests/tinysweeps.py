@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from normexp.config import grid
-from normexp.execute.events import Event, Finished
-from normexp.interrupt import Stopped
-from normexp.plan import Plan
-from normexp.record import RunRecord, Status
-from normexp.run import RunConfig
-from normexp.sweep import Swept, run_sweep
-from normexp.work import Options
+from normexp.config.plan import Plan
+from normexp.config.run import RunConfig
+from normexp.execution.events import Event, Finished
+from normexp.execution.signals import Stopped
+from normexp.records.record import RunRecord, Status
+from normexp.runner.run_selection import Options
+from normexp.runner.sweep import Swept, run_sweep
 
 TINY = {"depth": 1, "width": 8, "hidden": 8, "heads": 2, "vocab": 8, "batch": 4, "steps": 3, "eval_every": 2}
 

@@ -8,8 +8,8 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from normexp.nn.network import Network, build
-from normexp.run import RunConfig
+from normexp.config.run import RunConfig
+from normexp.model.network import Network, build
 from normexp.training.weights import network_from, tensors_of, weights_bytes
 
 

@@ -19,10 +19,10 @@ from typing import Any
 
 from patience import HOURS
 
-from normexp.execute import worker
-from normexp.execute.events import Event, Finished, Progress
-from normexp.record import RunRecord, Status
-from normexp.run import RunConfig
+from normexp.config.run import RunConfig
+from normexp.execution import worker
+from normexp.execution.events import Event, Finished, Progress
+from normexp.records.record import RunRecord, Status
 
 GATE = "NORMEXP_TEST_GATE"
 ENDLESS = HOURS * 100

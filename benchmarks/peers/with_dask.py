@@ -11,9 +11,9 @@ import time
 
 from distributed import Client, LocalCluster
 
-from normexp.execute.worker import Job
-from normexp.record import RunRecord, Status
-from normexp.run import RunConfig
+from normexp.config.run import RunConfig
+from normexp.execution.worker import Job
+from normexp.records.record import RunRecord, Status
 
 
 def train(config: RunConfig) -> RunRecord:

@@ -1,1 +1,1 @@
-"""Claims of an article or paper as data, each put to the test: stored runs, a calculation made now, or its source."""
+"""Claims of a text as data, each checked against stored runs, a calculation, or its source."""

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from normexp.analysis import frames
+from normexp.claims.cell_stats import STALE
 from normexp.claims.claim import ClaimFile
-from normexp.claims.findings import STALE
 from normexp.claims.measures import MEASURES
 from normexp.config import grid
-from normexp.config.sweepfile import load
+from normexp.config.plan import Plan
+from normexp.config.sweep_file import load
 from normexp.errors import UserError
-from normexp.plan import Plan
-from normexp.record import Outcome, RunRecord
-from normexp.results import library
-from normexp.views import tables
+from normexp.records.record import Outcome, RunRecord
+from normexp.storage import index
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,7 +55,7 @@ class Evidence:
 
     out: Path
     warnings: list[str] = field(default_factory=list)
-    _runs: library.Found | None = None
+    _runs: index.Found | None = None
     _measured: dict[tuple[str, str], float] = field(default_factory=dict)
     _frames: dict[tuple[str, ...], pd.DataFrame] = field(default_factory=dict)
 
@@ -74,7 +74,7 @@ class Evidence:
         found: dict[tuple[Any, ...], dict[str, Any]] = {}
         for plan in plans:
             records = self.records(plan)
-            rows: dict[str, Any] = {row["run_id"]: row for row in tables.rows(tables.runs(plan, records))}
+            rows: dict[str, Any] = {row["run_id"]: row for row in frames.rows(frames.runs(plan, records))}
             for point in plan.points:
                 asked = point.config.to_dict() | dict(point.values)
                 row: dict[str, Any] = {**rows[point.config.run_id], "setting": point.label, **asked}
@@ -86,8 +86,8 @@ class Evidence:
         """What is stored of a plan's runs, whichever sweep holds them, a usable one first; without traces."""
         if self._runs is None:
             self._runs = {}
-            for store in library.sweeps(self.out):
-                library.gather(self._runs, store)
+            for store in index.sweeps(self.out):
+                index.gather(self._runs, store)
                 self._warn(store.warnings)
         return {run_id: self._runs[run_id][1] for run_id in plan.configs if run_id in self._runs}
 
@@ -133,7 +133,7 @@ def _told(row: dict[str, Any]) -> dict[str, Any]:
 def _frame(rows: list[dict[str, Any]], measures: list[str]) -> pd.DataFrame:
     import pandas as pd
 
-    made = tables.frame(rows, ["setting", *tables.RUN_COLUMNS])
+    made = frames.frame(rows, ["setting", *frames.RUN_COLUMNS])
     for name in measures:
         made[name] = pd.Series([row[name] for row in rows], dtype="float64")
     return made

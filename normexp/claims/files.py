@@ -8,10 +8,10 @@ from pathlib import Path
 
 from normexp import texts
 from normexp.claims.claim import Claim, ClaimFile
-from normexp.claims.reading import load
-from normexp.config.yamlfile import nearest
+from normexp.claims.parser import load
+from normexp.config.yaml_file import nearest
 from normexp.errors import UserError
-from normexp.results import RESULTS
+from normexp.storage import RESULTS
 
 FOLDER = Path(texts.__file__).parent
 DEFAULT = "article"

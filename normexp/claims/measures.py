@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from normexp.record import SignalRow, Traces
-from normexp.results.store import CURVE, DEATH, LAYERS
-from normexp.run import RunConfig
+from normexp.config.run import RunConfig
+from normexp.records.record import SignalRow, Traces
+from normexp.storage.store import CURVE, DEATH, LAYERS
 
 OF_ROW = ("final_val_loss", "learned_fraction", "init_val_loss")
 """Measures that the table of runs holds. A run that died non-finite has an infinite final loss."""

@@ -1,1 +1,1 @@
-"""What is asked: YAML and overrides to a plan, counted without being built."""
+"""The description of runs and sweeps: keys, one run and its identity, axes and grids, the plan, and the YAML that describes them."""

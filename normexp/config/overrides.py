@@ -10,13 +10,12 @@ from dataclasses import dataclass, replace
 import yaml
 
 from normexp.config.axes import Axis
-from normexp.config.groups import Group
-from normexp.config.values import read_axis
-from normexp.config.yamlfile import Notes, Source, is_null, nearest
+from normexp.config.groups import Group, read_axis
+from normexp.config.keys import Key, as_typed, near_to, with_point
+from normexp.config.labels import exact_text
+from normexp.config.run import KEYS
+from normexp.config.yaml_file import Notes, Source, is_null, nearest
 from normexp.errors import UserError
-from normexp.keys import Key, as_typed, near_to, with_point
-from normexp.labels import exact_text
-from normexp.run import KEYS
 
 TEXTS = ("name", "title")
 """Top-level keys that an override may give."""

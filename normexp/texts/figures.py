@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 from normexp.claims.claim import Finding, Word
-from normexp.labels import listed
+from normexp.config.labels import listed
 
 Figures = Sequence[str]
 Seen = tuple[bool, str]

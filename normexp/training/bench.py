@@ -18,15 +18,14 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from normexp.config.run import RunConfig
+from normexp.data.tasks import Batch
 from normexp.errors import UserError
-from normexp.nn.rmsnorm import RMSNorm
-from normexp.paths import ExecutionPath
-from normexp.program.paths import fastest
-from normexp.run import RunConfig
-from normexp.tasks import Batch
-from normexp.timing import BOTH, FORWARD, STEP, Rounds
-from normexp.training.threads import thread_count
-from normexp.training.trainer import Trainer, parameter_count
+from normexp.model.rms_norm import RMSNorm
+from normexp.records.execution_path import ExecutionPath
+from normexp.records.measurements import BOTH, FORWARD, STEP, Rounds
+from normexp.training.paths.choice import fastest
+from normexp.training.trainer import Trainer, parameter_count, thread_count
 
 EPS = 1e-5
 REFERENCE = "LayerNorm"

@@ -1,4 +1,6 @@
-"""Everything that can be measured of one network as it stands: its signal, its gradients, and what one update does.
+"""The network that a run ended with: from its stored weights, or by training it again.
+
+Everything that can be measured of one network as it stands: its signal, its gradients, and what one update does.
 
 All on the first `batch` sequences of the validation set, in training mode, with norms accumulated in float64. Values
 that are not finite are results.
@@ -9,19 +11,29 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 
 import torch
 from torch import Tensor, nn
 
-from normexp.nn.network import Network, layer_of
-from normexp.record import SignalRow
-from normexp.run import RunConfig
-from normexp.training.flat import float64_norm
-from normexp.training.modes import mode_signal
-from normexp.training.optimizers import make_optimizer, rate
-from normexp.training.signal import Signal, Sizes, activations, forward_signal, gradient_sizes, hooked, rms, signal_rows
-from normexp.training.state import kept_state, seeded
-from normexp.training.trainer import Trainer
+from normexp.config.run import RunConfig
+from normexp.model.network import Network, layer_of
+from normexp.records.execution_path import ExecutionPath
+from normexp.records.record import SignalRow
+from normexp.training.layer_signal import (
+    Signal,
+    Sizes,
+    activations,
+    forward_signal,
+    gradient_sizes,
+    hooked,
+    mode_signal,
+    rms,
+    signal_rows,
+)
+from normexp.training.optimizers import float64_norm, make_optimizer, rate
+from normexp.training.trainer import Trainer, kept_state, seeded
+from normexp.training.weights import network_from
 
 SGD_LR = 1e-2
 """The rate of `sgd_update`."""
@@ -152,3 +164,23 @@ def _sgd_step(network: Network) -> bool:
         if parameter.dim() >= 2 and parameter.grad is not None:
             parameter.sub_(parameter.grad, alpha=SGD_LR)
     return True
+
+
+def restore(config: RunConfig, weights: bytes, origin: str) -> Trainer:
+    """A trainer with the network of a weights file, which `origin` names in complaints. Raises UserError."""
+    _, network = network_from(weights, origin=origin, config=config)
+    return Trainer(config, network)
+
+
+def retrain(config: RunConfig, *, path: ExecutionPath | None = None) -> Trainer:
+    """Train the config's network again, without evaluations, to its last step or its death; `path` as Trainer has it.
+
+    The same config gives the same network on the same machine.
+    """
+    with seeded(config):
+        trainer = Trainer(config, path=path)
+        batches = trainer.task.batches(config.seed, config.batch)
+        for number, batch in enumerate(islice(batches, config.steps), start=1):
+            if trainer.step(number, batch).bad is not None:
+                break
+        return trainer

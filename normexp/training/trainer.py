@@ -1,27 +1,74 @@
-"""One network in training: its step, its evaluation, and the check that every number is finite."""
+"""One network in training: its step, its evaluation, and the check that every number is finite.
+
+How many threads torch computes with.
+
+What a training goes on from besides its parameters: the network's running statistics, and torch's random state.
+
+Nothing here draws from the latter, but a user's norm may.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from normexp.nn.network import Network, build
-from normexp.nn.overflow import all_finite
-from normexp.nn.precision import logits
-from normexp.paths import ExecutionPath
-from normexp.program.compiled.program import CompiledProgram
-from normexp.program.paths import Choice, choose, chosen
-from normexp.program.program import Program
-from normexp.run import RunConfig
-from normexp.tasks import Batch, Task
-from normexp.training.flat import FlatParameters
-from normexp.training.optimizers import OPTIMIZERS, make_optimizer, rate
-from normexp.training.state import seeded
-from normexp.training.update import COMPILED_OPTIMIZERS, compiled_grad_norm
+from normexp.config.run import RunConfig
+from normexp.data.streams import seed_of
+from normexp.data.tasks import Batch, Task
+from normexp.model.network import Network, build
+from normexp.model.overflow import all_finite
+from normexp.model.precision import logits
+from normexp.records.execution_path import ExecutionPath
+from normexp.training.compiled_optimizers import COMPILED_OPTIMIZERS, compiled_grad_norm
+from normexp.training.optimizers import OPTIMIZERS, FlatParameters, make_optimizer, rate
+from normexp.training.paths.choice import Choice, choose, chosen
+from normexp.training.paths.compiled.program import CompiledProgram
+from normexp.training.paths.program import Program
+
+
+@contextmanager
+def thread_count(threads: int) -> Iterator[None]:
+    """torch with so many threads, and afterwards with as many as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """torch with one thread, and its random state given back at the end."""
+    with thread_count(1), torch.random.fork_rng(devices=[]):
+        yield
+
+
+@contextmanager
+def seeded(config: RunConfig) -> Iterator[None]:
+    """While open, torch's random numbers are those of the config, from the first one on."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed_of("torch", config.seed))
+        yield
+
+
+@contextmanager
+def kept_state(network: nn.Module) -> Iterator[None]:
+    """Give every buffer its value and torch its random state back at the end: looking must not change the training."""
+    before = [(buffer, buffer.clone()) for buffer in network.buffers()]
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        for buffer, values in before:
+            buffer.copy_(values)
+
 
 EVALUATED = 128
 """Sequences of the validation set that pass through the network at a time: few enough for the processor's caches."""

@@ -12,11 +12,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
+from normexp.config.run import KEYS, RunConfig
 from normexp.errors import UserError
-from normexp.nn.network import Network, build
-from normexp.numerics import numerics
-from normexp.results.codec import config_from
-from normexp.run import KEYS, RunConfig
+from normexp.model.network import Network, build
+from normexp.records.numerics import numerics
+from normexp.storage.codec import config_from
 
 FORMAT = 1
 """Raised when the names or the meaning of tensors or metadata change."""

@@ -14,8 +14,8 @@ from unittest import mock
 
 from nursery import Ended, drop_capabilities
 
-from normexp.cli import app
-from normexp.execute.executors import EXECUTORS
+from normexp.commands import app
+from normexp.execution.executors import EXECUTORS
 
 
 def program(
@@ -36,7 +36,7 @@ def program(
         stack.enter_context(contextlib.chdir(cwd))
         stack.enter_context(mock.patch.dict(EXECUTORS, processes=EXECUTORS["inline"]))
         if not figures:
-            stack.enter_context(mock.patch("normexp.views.report.write_figures"))
+            stack.enter_context(mock.patch("normexp.report.report.write_figures"))
         if clock is not None:
             stack.enter_context(mock.patch("time.time", _backwards(clock).__next__))
         if obeys_modes:

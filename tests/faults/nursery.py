@@ -80,10 +80,10 @@ class Nursery:
 def main(folder: Path, *, light: bool) -> None:
     """Answer orders until there are no more."""
     if light:
-        import normexp.results.pack
+        import normexp.storage.packs
     else:
         _load()
-    import normexp.cli.show
+    import normexp.commands.show
 
     assert normexp
     for line in sys.stdin:
@@ -104,8 +104,8 @@ def _load() -> None:
     """What else a sweep imports; and it estimates once what each command would estimate anew."""
     import torch
 
-    from normexp.run import RunConfig
-    from normexp.tasks import Task, remember
+    from normexp.config.run import RunConfig
+    from normexp.data.tasks import Task, remember
 
     assert torch
     task = Task(RunConfig(vocab=8, order=1))  # that of all sweeps here
@@ -131,10 +131,10 @@ def _obey(order: Order, folder: Path) -> None:
     if order.file_bytes is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (order.file_bytes, order.file_bytes))
     if not order.figures:
-        import normexp.views.report
+        import normexp.report.report
 
-        normexp.views.report.write_figures = lambda store, report: None
-    from normexp.cli import app
+        normexp.report.report.write_figures = lambda store, report: None
+    from normexp.commands import app
 
     sys.argv = ["normexp", *order.argv]
     count = _count_operations(order)

@@ -69,7 +69,7 @@ def test_a_kill_of_the_trial_of_a_path_decides_nothing_and_a_crash_rules_it_out(
     code = (
         "import os, signal\nfrom normexp.program import paths\n"
         f"paths.{trial} = lambda: os.kill(os.getpid(), signal.{fault})\n"
-        "import normexp.execute.preload\nprint(paths._settled and paths._settled.path)"
+        "import normexp.execution.pool.preload\nprint(paths._settled and paths._settled.path)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == f"{found}\n", done.stderr

@@ -13,14 +13,14 @@ from commands import program
 from sweeps import TWO, arguments, finished, leftovers, numbers, write_configs
 from typer.testing import CliRunner
 
-from normexp.cli.app import app
-from normexp.execute.events import Event, Finished
-from normexp.views.live import View
+from normexp.commands.app import app
+from normexp.execution.events import Event, Finished
+from normexp.terminal.live import View
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("normexp.views.report.write_figures", lambda store, report: None)
+    monkeypatch.setattr("normexp.report.report.write_figures", lambda store, report: None)
     write_configs(tmp_path)
     return tmp_path
 

@@ -1,1 +1,1 @@
-"""An article on normalization and residual connections: its claims, sweeps and calculations."""
+"""The calculations that the article makes or implies."""

@@ -7,10 +7,9 @@ import math
 import torch
 
 from normexp.claims.claim import Finding
-from normexp.nn.branches import Attention
-from normexp.nn.network import build
-from normexp.nn.qk import QK_NORMS
-from normexp.run import RunConfig
+from normexp.config.run import RunConfig
+from normexp.model.branches import QK_NORMS, Attention
+from normexp.model.network import build
 from normexp.texts.figures import Figures, Seen, circumstances, contradiction, plain
 from normexp.training.trainer import parameter_count
 

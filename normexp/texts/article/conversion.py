@@ -10,12 +10,11 @@ import torch
 from torch import Tensor
 
 from normexp.claims.claim import Finding
-from normexp.nn.network import Network, build
-from normexp.run import RunConfig
+from normexp.config.run import RunConfig
+from normexp.model.network import Network, build
 from normexp.texts.article.printed import norm
 from normexp.texts.figures import Seen, circumstances, plain
-from normexp.training.convert import ROUNDING, convert
-from normexp.training.fold import Converted, dropped, folded, to_layer_norm
+from normexp.training.conversion import ROUNDING, Converted, convert, dropped, folded, to_layer_norm
 from normexp.training.trainer import Trainer
 
 CONFIG = RunConfig(depth=6, norm="ln", position="pre")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from normexp import models
 from normexp.claims.claim import Finding, Word
-from normexp.labels import listed
-from normexp.models import Model
+from normexp.config.labels import listed
+from normexp.schemes import models
+from normexp.schemes.models import Model
 from normexp.texts.figures import plain
 
 TIMELINE = {

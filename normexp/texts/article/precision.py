@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from normexp.claims.claim import Finding
-from normexp.nn.norms import make_norm
-from normexp.run import RunConfig
+from normexp.config.run import RunConfig
+from normexp.model.norms import make_norm
 from normexp.texts.figures import circumstances, plain
 
 WIDTH = 512

@@ -8,15 +8,15 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from normexp import settings
 from normexp.claims.claim import NOTHING, Finding
-from normexp.keys import Value
-from normexp.nn.norms import make_norm
-from normexp.run import RunConfig
+from normexp.config import presets
+from normexp.config.keys import Value
+from normexp.config.run import RunConfig
+from normexp.model.norms import make_norm
 from normexp.texts.figures import Seen, circumstances
 
 SETTINGS: Mapping[str, Mapping[str, Value]] = MappingProxyType(
-    {setting.label: setting.keys for setting in reversed(list(settings.SETTINGS.values()))}
+    {setting.label: setting.keys for setting in reversed(list(presets.SETTINGS.values()))}
 )
 
 

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from normexp.claims.claim import Finding
-from normexp.nn.network import build
-from normexp.norms import NORMS
+from normexp.model.network import build
+from normexp.schemes.norms import NORMS
 from normexp.texts.article.printed import PreLNBlock, ToyDeepNet, norm, setting
 from normexp.texts.figures import Figures, Seen, circumstances, contradiction, plain
 

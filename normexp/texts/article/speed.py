@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import torch
 
 from normexp.claims.claim import Finding
-from normexp.run import RunConfig
+from normexp.config.run import RunConfig
 from normexp.texts.figures import Figures, plain
 from normexp.training.bench import CANDIDATES, REFERENCE, interleaved, steps
 

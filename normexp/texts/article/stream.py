@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from normexp.claims.claim import Finding
-from normexp.run import RunConfig
+from normexp.config.run import RunConfig
 from normexp.texts.article.printed import SETTINGS, Make, PreLNBlock, in_settings, norm, setting
 from normexp.texts.figures import Figures, Seen, beside, circumstances, plain, same
-from normexp.training.signal import activations, forward_signal, hooked, rms
+from normexp.training.layer_signal import activations, forward_signal, hooked, rms
 from normexp.training.trainer import Trainer
 
 SEED, WIDTH, LAYERS = 11, 128, 12

@@ -1,1 +1,1 @@
-"""Papers on normalization: their claims, sweeps and calculations."""
+"""The calculations behind what papers predict."""

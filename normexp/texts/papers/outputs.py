@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from normexp.nn.network import build
-from normexp.nn.norms import make_norm
-from normexp.run import RunConfig
-from normexp.training.fold import dropped, folded, widened
+from normexp.config.run import RunConfig
+from normexp.model.network import build
+from normexp.model.norms import make_norm
+from normexp.training.conversion import dropped, folded, widened
 
 WIDTH = 64
 

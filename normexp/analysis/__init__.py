@@ -1,0 +1,1 @@
+"""From stored runs to data frames, cells, comparisons and conclusions."""

@@ -1,0 +1,185 @@
+"""The plan that finds the borders of a question: it grows round by round with what the runs before came to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from normexp.analysis import stability_edges
+from normexp.analysis.stability_edges import AXES, Edge, Number, Question, Share
+from normexp.config import grid
+from normexp.config.axes import listed
+from normexp.config.keys import Value
+from normexp.config.plan import SEED, Pivot, Plan, Point
+from normexp.config.run import RunConfig
+from normexp.errors import UserError
+from normexp.records.record import Outcome, RunRecord
+
+Place = tuple[Value, ...]
+"""A cell: its label, and its value of every other axis."""
+Cells = Mapping[Place, Sequence[Point]]
+"""The points of each cell at one value, one a seed."""
+
+
+class Search:
+    """The plan of a question as it grows: `first`, then `grow` with the records until it gives None.
+
+    What is looked at next follows from the records alone, so that an interrupted search goes on where it was.
+    """
+
+    def __init__(self, question: Question, *, max_runs: int = grid.MAX_RUNS) -> None:
+        """Raises UserError for values that clash, and for more than `max_runs` runs in the worst case."""
+        self.question = question
+        self._max_runs = max_runs
+        self._cells: dict[Number, Cells] = {}
+        low, high = self._at(question.span.low), self._at(question.span.high)
+        self._warnings = tuple(dict.fromkeys((*low.warnings, *high.warnings)))
+        self.excluded = low.excluded
+        self._alike = {_without(question.axis, point.config) for point in high.points}
+        self.axes = tuple(axis for axis in high.axes if axis not in (question.axis, SEED))
+        self._asked: dict[Place, set[Number]] = {place: set() for place in self._cells_at(question.span.low)}
+        self.most_runs = len(low.configs) * question.span.most_values
+        self.grid_runs = len(low.configs) * question.span.grid_values
+        if self.most_runs > max_runs:
+            raise UserError(
+                f"{question.sweep.origin}: up to {self.most_runs} runs ({len(self._asked)} cells, {len(question.seeds)}"
+                f" seeds), more than {max_runs}: make the grid smaller, or allow it with --max-runs {self.most_runs}"
+            )
+
+    @property
+    def folder(self) -> str:
+        """The results folder's name."""
+        return f"{self.question.sweep.folder}+edge-{self.question.axis}"
+
+    @property
+    def title(self) -> str:
+        """What people read above it."""
+        return f"Where along {self.question.axis} it ceases to learn: {self.question.sweep.title}"
+
+    def first(self, stored: Mapping[str, RunRecord], own: Iterable[str] = ()) -> Plan:
+        """The plan to begin with: values that `stored` runs have answered, and those to look at next.
+
+        A value counts as answered in a cell where all its seeds are done; beyond the span only by the sweep's `own`.
+        """
+        usable = {run_id: r for run_id, r in stored.items() if r.usable}
+        for value in self._values_of(usable, set(own)):
+            for place, points in self._cells_at(value).items():
+                if all(point.config.run_id in usable for point in points):
+                    self._asked[place].add(value)
+        self._extend(usable)
+        return self._plan()
+
+    def grow(self, records: Mapping[str, RunRecord]) -> Plan | None:
+        """The plan with the next values of every cell; None where there is nothing left to look at."""
+        return self._plan() if self._extend(records) else None
+
+    def edges(self, records: Mapping[str, RunRecord]) -> list[Edge]:
+        """What the records say of each cell."""
+        return [self._edge(place, records) for place in self._asked]
+
+    def ended(self, records: Mapping[str, RunRecord]) -> set[str]:
+        """Ids of the runs within the span that have ended."""
+        span = self.question.span
+        return {
+            point.config.run_id
+            for place, asked in self._asked.items()
+            for value in asked
+            if span.low <= value <= span.high
+            for point in self._cells_at(value)[place]
+        } & set(records)
+
+    def _values_of(self, usable: Mapping[str, RunRecord], own: set[str]) -> list[Number]:
+        """The values of the axis at which there are runs that differ from those of the plan in nothing else."""
+        axis, span = self.question.axis, self.question.span
+        values: set[Number] = set()
+        for run_id, record in usable.items():
+            value: Number = getattr(record.config, axis)
+            possible = span.low <= value <= span.high or (run_id in own and value >= AXES[axis].least)
+            if possible and value not in values and _without(axis, record.config) in self._alike:
+                values.add(value)
+        return sorted(values)
+
+    def _extend(self, records: Mapping[str, RunRecord]) -> bool:
+        grown = False
+        for place, asked in self._asked.items():
+            new = set(stability_edges.wanted(self.question.span, _verdicts(self._shares(place, records)))) - asked
+            asked |= new
+            grown = grown or bool(new)
+        return grown
+
+    def _edge(self, place: Place, records: Mapping[str, RunRecord]) -> Edge:
+        shares, span = self._shares(place, records), self.question.span
+        seen, by_value = _verdicts(shares), {share.value: share for share in shares}
+        return Edge(
+            values=dict(zip(("label", *self.axes), place, strict=True)),
+            shares=tuple(shares),
+            finding=stability_edges.finding(span, seen),
+            borders=tuple((by_value[low], by_value[high]) for low, high in stability_edges.borders(seen)),
+            finished=not stability_edges.wanted(span, seen),
+            run_ids=frozenset(point.config.run_id for share in shares for point in self._cells_at(share.value)[place]),
+        )
+
+    def _shares(self, place: Place, records: Mapping[str, RunRecord]) -> list[Share]:
+        """The values of a cell that lie in the span and whose runs have all ended, none of them stale, in order."""
+        span, shares = self.question.span, []
+        for value in sorted(value for value in self._asked[place] if span.low <= value <= span.high):
+            points = self._cells_at(value)[place]
+            ended = (records.get(point.config.run_id) for point in points)
+            found = [record for record in ended if record is not None and not record.stale]
+            if len(found) == len(points):
+                words = [record.result_word for record in found]
+                learned, failed = words.count(Outcome.LEARNED), sum(record.verdict is None for record in found)
+                needed = self.question.needed
+                shares.append(Share(value=value, learned=learned, seeds=len(found), failed=failed, needed=needed))
+        return shares
+
+    def _plan(self) -> Plan:
+        """All that was asked for up to now, by value and then by cell."""
+        sweep, axis = self.question.sweep, self.question.axis
+        points = [
+            point
+            for value in sorted({value for asked in self._asked.values() for value in asked})
+            for place, found in self._cells_at(value).items()
+            if value in self._asked[place]
+            for point in found
+        ]
+        return Plan(
+            name=f"{sweep.name}+edge-{axis}",
+            title=self.title,
+            folder=self.folder,
+            axes=(*self.axes, axis, SEED),
+            points=tuple(points),
+            source=sweep.source,
+            pivot=Pivot(rows=(axis,), columns=self.axes) if self.axes else None,
+            warnings=self._warnings,
+        )
+
+    def _cells_at(self, value: Number) -> Cells:
+        if value not in self._cells:
+            cells: dict[Place, list[Point]] = {}
+            for point in self._at(value).points:
+                cells.setdefault((point.label, *(point.values[axis] for axis in self.axes)), []).append(point)
+            self._cells[value] = cells
+        return self._cells[value]
+
+    def _at(self, value: Number) -> Plan:
+        """The sweep at one value of the axis, every seed. Raises UserError for values that clash."""
+        given = {self.question.axis: listed([value]), SEED: listed(self.question.seeds)}
+        groups = tuple(
+            replace(
+                group,
+                base={name: fixed for name, fixed in group.base.items() if name not in given},
+                grid={name: axis for name, axis in group.grid.items() if name not in given} | given,
+            )
+            for group in self.question.sweep.groups
+        )
+        return grid.plan(replace(self.question.sweep, groups=groups, pivot=None, published=()), max_runs=self._max_runs)
+
+
+def _verdicts(shares: Sequence[Share]) -> dict[Number, bool | None]:
+    return {share.value: share.verdict for share in shares}
+
+
+def _without(axis: str, config: RunConfig) -> tuple[Value, ...]:
+    """What a run has in common with those that differ in the axis and the seed alone."""
+    return tuple(value for name, value in config.to_dict().items() if name not in (axis, SEED))

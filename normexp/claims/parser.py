@@ -1,0 +1,338 @@
+"""A YAML file of claims to a ClaimFile: every fault at once, each with file, line, key and what to write instead.
+
+The values in a claims file: selections of runs, numbers, words of a table, and what each kind of parameter takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from normexp.claims.calculations import COMPUTED
+from normexp.claims.checks import CHECKS, Takes
+from normexp.claims.claim import Citation, Claim, ClaimFile, Kind, Selection, Word
+from normexp.claims.measures import MEASURES, OF_ROW
+from normexp.config.axes import Axis
+from normexp.config.groups import read_axis, read_value
+from normexp.config.keys import Key, Value
+from normexp.config.labels import plural
+from normexp.config.run import KEYS
+from normexp.config.sweep_file import LONGEST_NAME, bad_name, text_of
+from normexp.config.yaml_file import Entry, Notes, Source, is_null, nearest
+from normexp.errors import UserError
+from normexp.records.record import Outcome
+
+MAX_VALUES = 1000
+"""Values of a key that a claim may choose runs by."""
+NUMBER = Key(kind=float, default=0.0, neutral=0.0, help="")
+COUNT = Key(kind=int, default=1, neutral=1, help="", low=1)
+SWITCH = Key(kind=bool, default=False, neutral=False, help="")
+
+
+class Values:
+    """Reads one value at a time; each complaint goes to the source's notes."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+
+    def selection(self, node: yaml.Node, where: str, also: tuple[str, ...] = ()) -> Selection:
+        """Values by key; those in `also` hold one text."""
+        found: dict[str, tuple[Any, ...]] = {}
+        for entry in self.source.mapping(node, where):
+            path = f"{where}.{entry.key[:40]}"
+            if entry.key in also:
+                found[entry.key] = (self.source.text(entry.node, path) or "",)
+            elif entry.key not in KEYS:
+                self.source.fault(entry.key_node, path, f"unknown key; {nearest(entry.key, [*also, *KEYS])}")
+            elif (axis := read_axis(self.source, entry.node, path, KEYS[entry.key])) is not None:
+                found[entry.key] = self._few(axis, entry.node, path) or ()
+        return found
+
+    def one_of(self, node: yaml.Node, where: str, word: str, known: Iterable[str]) -> str | None:
+        names = [str(name) for name in known]
+        if word in names:
+            return word
+        self.source.fault(node, where, f"{word[:40]!r} is not there; {nearest(word, names)}")
+        return None
+
+    def value(self, node: yaml.Node, where: str, key: Key) -> Any:
+        return read_value(self.source, node, where, key)
+
+    def figures(self, node: yaml.Node, where: str) -> tuple[str, ...]:
+        """Numbers as they are written: their digits count."""
+        nodes = [node] if isinstance(node, yaml.ScalarNode) else self.source.sequence(node, where)
+        if not nodes:
+            self.source.fault(node, where, "is empty: write the figures of the text")
+        return tuple(str(item.value) for item in nodes if self.value(item, where, NUMBER) is not None)
+
+    def words(self, node: yaml.Node, where: str, known: Iterable[str]) -> tuple[str, ...] | None:
+        nodes = [node] if isinstance(node, yaml.ScalarNode) else self.source.sequence(node, where)
+        words = [self.source.text(item, where) for item in nodes]
+        found = [self.one_of(node, where, word, known) for word in words if word is not None]
+        return tuple(word for word in found if word is not None) or None
+
+    def one(self, node: yaml.Node, where: str, known: Iterable[str]) -> str | None:
+        word = self.source.text(node, where)
+        return None if word is None else self.one_of(node, where, word, known)
+
+    def along(self, node: yaml.Node, where: str, axis: str | None) -> tuple[Any, ...] | None:
+        found = read_axis(self.source, node, where, KEYS[axis]) if axis is not None and axis in KEYS else None
+        return None if found is None else self._few(found, node, where)
+
+    def _few(self, axis: Axis, node: yaml.Node, where: str) -> tuple[Value, ...] | None:
+        """The values of an axis, each once; None after the complaint that there are too many."""
+        if axis.count > MAX_VALUES:
+            self.source.fault(node, where, f"has {axis.count} values, more than {MAX_VALUES}: give fewer")
+            return None
+        return tuple(dict.fromkeys(axis))
+
+
+READERS: Mapping[Takes, Callable[[Values, yaml.Node, str, str | None], Any]] = {
+    Takes.SELECTION: lambda reader, node, where, axis: reader.selection(node, where),
+    Takes.NUMBER: lambda reader, node, where, axis: reader.value(node, where, NUMBER),
+    Takes.STEPS: lambda reader, node, where, axis: reader.value(node, where, KEYS["steps"]),
+    Takes.KEY: lambda reader, node, where, axis: reader.one(node, where, KEYS),
+    Takes.VALUES: lambda reader, node, where, axis: reader.along(node, where, axis),
+    Takes.MEASURE: lambda reader, node, where, axis: reader.one(node, where, [*OF_ROW, *MEASURES]),
+    Takes.OUTCOMES: lambda reader, node, where, axis: reader.words(node, where, [*Outcome]),
+    Takes.TREND: lambda reader, node, where, axis: reader.one(node, where, ("rising", "falling")),
+}
+"""How a parameter of each kind is read: reader, node, its place, and the claim's axis."""
+
+
+TOP = ("name", "title", "sweeps", "settings", "claims")
+ALWAYS = ("id", "section", "text", "stated", "kind")
+BY_KIND: Mapping[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    Kind.SWEEP: (("check", "runs"), ("with", "settings", "seeds", "elsewhere", "expected", "note")),
+    Kind.COMPUTE: (("check",), ("with", "seeds", "expected", "note")),
+    Kind.CITED: (("source", "says", "agrees"), ("own", "expected", "note")),
+}
+"""Keys that a claim of each kind needs, and those that it may have, beside those of every claim."""
+SETTING = "setting"
+
+
+def load(path: Path) -> ClaimFile:
+    """Read a claims file. Paths of sweeps are relative to it, or else to the working directory. Raises UserError."""
+    return parse(text_of(path), path)
+
+
+def parse(text: str, path: Path) -> ClaimFile:
+    """The claims of a YAML text; `path` names it in complaints, and its folder is where sweeps are looked for."""
+    notes = Notes()
+    reader = _Reader(Source(str(path), notes), path)
+    try:
+        read = reader.read(text)
+    except UserError as error:
+        raise UserError(*notes.complaints, *error.complaints) from None
+    notes.fail_if_any()
+    return read
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that no file can have
+        return False
+
+
+class _Reader:
+    def __init__(self, source: Source, path: Path) -> None:
+        self.source = source
+        self.values = Values(source)
+        self.path = path
+        self.sweeps: dict[str, Path] = {}
+        self.settings: tuple[str, ...] = ("",)
+        self.places: dict[str, str] = {}
+
+    def read(self, text: str) -> ClaimFile:
+        root = self.source.compose(text)
+        if root is None or is_null(root):
+            raise UserError(f"{self.source.origin}: the file is empty: write at least claims")
+        entries = self._entries(root, "", TOP, needed=("claims",))
+        if "sweeps" in entries:
+            self._read_sweeps(entries["sweeps"].node)
+        if "settings" in entries:
+            self.settings = self._settings(entries, "")
+        claims = [
+            self._claim(node, f"claims[{number}]") for number, node in enumerate(self._items(entries, "claims"), 1)
+        ]
+        name = self._word(entries, "", "name") or self.path.stem
+        if wrong := bad_name(name):
+            place = entries["name"].node if "name" in entries else root
+            self.source.fault(place, "name", f"{name[:LONGEST_NAME]!r} {wrong}")
+        return ClaimFile(
+            name=name,
+            title=self._word(entries, "", "title") or name,
+            path=self.path,
+            sweeps=self.sweeps,
+            claims=tuple(claim for claim in claims if claim is not None),
+        )
+
+    def _read_sweeps(self, node: yaml.Node) -> None:
+        for item in self.source.sequence(node, "sweeps"):
+            word = self.source.text(item, "sweeps")
+            if word is None:
+                continue
+            path = next((path / word for path in (self.path.parent, Path()) if _is_there(path / word)), None)
+            if path is None:
+                self.source.fault(item, "sweeps", f"{word}: no such file beside this one or in the working directory")
+            stem = Path(word).stem
+            if stem in self.sweeps:
+                self.source.fault(item, "sweeps", f"{word}: {self.sweeps[stem]} is called {stem} too: rename one file")
+            self.sweeps.setdefault(stem, path or Path(word))
+
+    def _claim(self, node: yaml.Node, where: str) -> Claim | None:
+        """Read an entry as far as it can be read; None where there was a complaint about it."""
+        before = self.source.notes.count
+        every = {*ALWAYS, *(name for keys in BY_KIND.values() for names in keys for name in names)}
+        entries = self._entries(node, where, every, needed=ALWAYS)
+        word = self._choice(entries, where, "kind", [*Kind])
+        kind = Kind(word) if word is not None else None
+        if kind is not None:
+            self._check_keys(kind, entries, node, where)
+        expected = entries.get("expected")
+        given = expected is not None and not is_null(expected.node)
+        word = self._choice(entries, where, "expected", [*Word]) if given else None
+        texts: dict[str, Any] = {name: self._word(entries, where, name) or "" for name in (*ALWAYS, "note")}
+        self._check_id(texts["id"], node, where)
+        rest = self._rest(kind, entries, where)
+        if kind is None or self.source.notes.count > before:
+            return None
+        texts |= {"kind": kind, "expected": Word(word) if word else None, "place": self.source.place(node)}
+        return Claim(**texts, **rest)
+
+    def _check_keys(self, kind: Kind, entries: dict[str, Entry], node: yaml.Node, where: str) -> None:
+        """Complain of keys that a claim of this kind lacks, and of those that it cannot have, which are dropped."""
+        needed, allowed = BY_KIND[kind]
+        for name in [name for name in entries if name not in (*ALWAYS, *needed, *allowed)]:
+            self.source.fault(entries.pop(name).key_node, f"{where}.{name}", f"a {kind} claim has no {name}: drop it")
+        if missing := [name for name in needed if name not in entries]:
+            self.source.fault(node, where, f"a {kind} claim lacks {', '.join(missing)}")
+
+    def _check_id(self, claim_id: str, node: yaml.Node, where: str) -> None:
+        """Complain of an id that an earlier claim has, whatever else is wrong with either."""
+        if not claim_id:
+            return
+        if claim_id in self.places:
+            self.source.fault(node, f"{where}.id", f"{claim_id} stands twice, first at {self.places[claim_id]}")
+        self.places.setdefault(claim_id, self.source.place(node))
+
+    def _rest(self, kind: Kind | None, entries: Mapping[str, Entry], where: str) -> dict[str, Any]:
+        """Read the keys that not every claim has; those of an unknown kind too, as far as they mean the same in all."""
+        seeds = self.values.value(entries["seeds"].node, f"{where}.seeds", COUNT) if "seeds" in entries else None
+        rest: dict[str, Any] = {"seeds": seeds or (3 if kind is not Kind.COMPUTE else 1)}
+        if kind is Kind.COMPUTE:
+            rest |= self._calculation(entries, where)
+        elif kind is Kind.SWEEP and (check := self._choice(entries, where, "check", CHECKS)) is not None:
+            rest |= {"check": check, "parameters": self._parameters(check, entries, where)}
+        if "settings" in entries or kind is Kind.SWEEP:
+            rest["settings"] = self._settings(entries, where) if "settings" in entries else self.settings
+        rest["citation"] = self._citation(entries, where) if kind is Kind.CITED else None
+        if "runs" in entries:
+            rest |= self._runs(entries["runs"].node, f"{where}.runs")
+        return rest | self._elsewhere(entries, where)
+
+    def _calculation(self, entries: Mapping[str, Entry], where: str) -> dict[str, Any]:
+        check, path = self._choice(entries, where, "check", COMPUTED), f"{where}.with"
+        if check is None:
+            return {}
+        row = COMPUTED[check]
+        if "with" not in entries:
+            if row.takes_figures:
+                self.source.fault(entries["check"].node, path, f"{check} needs figures, those of the text")
+            return {"check": check}
+        if not row.takes_figures:
+            self.source.fault(entries["with"].key_node, path, f"{check} compares with no figures: drop it")
+            return {"check": check}
+        given = self._entries(entries["with"].node, path, ("figures",), needed=("figures",))
+        figures = self.values.figures(given["figures"].node, f"{path}.figures") if "figures" in given else ()
+        if figures and row.figures not in (None, len(figures)):
+            told = f"{check} compares with {plural(row.figures or 0, 'figure')}, not {len(figures)}"
+            self.source.fault(given["figures"].node, f"{path}.figures", told)
+        return {"check": check, "parameters": {"figures": figures}}
+
+    def _settings(self, entries: Mapping[str, Entry], where: str) -> tuple[str, ...]:
+        words = [
+            self.source.text(item, f"{where}.settings".lstrip(".")) for item in self._items(entries, "settings", where)
+        ]
+        return tuple(word for word in words if word)
+
+    def _citation(self, entries: Mapping[str, Entry], where: str) -> Citation:
+        return Citation(
+            source=self._word(entries, where, "source") or "",
+            says=self._word(entries, where, "says") or "",
+            agrees=self._switch(entries, where, "agrees"),
+            own=self._switch(entries, where, "own"),
+        )
+
+    def _switch(self, entries: Mapping[str, Entry], where: str, name: str) -> bool:
+        return name in entries and bool(self.values.value(entries[name].node, f"{where}.{name}", SWITCH))
+
+    def _runs(self, node: yaml.Node, where: str) -> dict[str, Any]:
+        entries = self._entries(node, where, ("sweeps", "where"), needed=("sweeps",))
+        stems = [self.source.text(item, f"{where}.sweeps") for item in self._items(entries, "sweeps", where)]
+        for stem in (stem for stem in stems if stem is not None and stem not in self.sweeps):
+            hint = nearest(stem, self.sweeps) if self.sweeps else "the file lists no sweeps at its top"
+            self.source.fault(entries["sweeps"].node, f"{where}.sweeps", f"{stem[:40]!r} is none of the sweeps; {hint}")
+        found: dict[str, Any] = {"sweeps": tuple(stem for stem in stems if stem)}
+        if "where" in entries:
+            found["where"] = self.values.selection(entries["where"].node, f"{where}.where")
+        return found
+
+    def _elsewhere(self, entries: Mapping[str, Entry], where: str) -> dict[str, Any]:
+        if "elsewhere" not in entries:
+            return {}
+        path = f"{where}.elsewhere"
+        found = {
+            entry.key: self.values.selection(entry.node, f"{path}.{entry.key[:40]}", also=(SETTING,))
+            for entry in self.source.mapping(entries["elsewhere"].node, path)
+        }
+        return {"elsewhere": found}
+
+    def _parameters(self, check: str, entries: Mapping[str, Entry], where: str) -> dict[str, Any]:
+        row, path = CHECKS[check], f"{where}.with"
+        needed = [name for name in row.takes if name not in row.optional]
+        if "with" not in entries:
+            if needed:
+                self.source.fault(entries["check"].node, path, f"{check} needs {', '.join(needed)}")
+            return {}
+        given = self._entries(entries["with"].node, path, row.takes, needed=needed)
+        axis = self._word(given, path, "axis") if "axis" in given else None
+        found = {}
+        for name, entry in given.items():
+            read = READERS[row.takes[name]]
+            value = read(self.values, entry.node, f"{path}.{name}", axis)
+            if value is not None:
+                found[name] = value
+        return found
+
+    def _entries(
+        self, node: yaml.Node, where: str, known: Iterable[str], needed: Iterable[str] = ()
+    ) -> dict[str, Entry]:
+        """The entries of a mapping with known keys; unknown and missing ones are faults."""
+        entries = {entry.key: entry for entry in self.source.mapping(node, where)}
+        for name in [name for name in entries if name not in known]:
+            path = f"{where}.{name[:40]}".lstrip(".")
+            self.source.fault(entries.pop(name).key_node, path, f"unknown key; {nearest(name, known)}")
+        missing = [name for name in needed if name not in entries]
+        if missing and isinstance(node, yaml.MappingNode):
+            self.source.fault(node, where, f"lacks {', '.join(missing)}")
+        return entries
+
+    def _items(self, entries: Mapping[str, Entry], name: str, where: str = "") -> list[yaml.Node]:
+        """The items of a list; a single value is a list of one."""
+        if name not in entries:
+            return []
+        node = entries[name].node
+        one = isinstance(node, yaml.ScalarNode) and not is_null(node)
+        return [node] if one else self.source.sequence(node, f"{where}.{name}".lstrip("."))
+
+    def _word(self, entries: Mapping[str, Entry], where: str, name: str) -> str | None:
+        return self.source.text(entries[name].node, f"{where}.{name}".lstrip(".")) if name in entries else None
+
+    def _choice(self, entries: Mapping[str, Entry], where: str, name: str, known: Iterable[str]) -> str | None:
+        word = self._word(entries, where, name)
+        return None if word is None else self.values.one_of(entries[name].node, f"{where}.{name}", word, known)

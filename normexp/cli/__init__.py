@@ -1,1 +1,0 @@
-"""The command line: parse, call one function, print. The only part that knows Typer."""

@@ -1,0 +1,109 @@
+"""normexp collapse."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from normexp.commands import options as common
+from normexp.config.keys import Value, with_point
+from normexp.config.presets import SETTINGS
+from normexp.config.run import KEYS
+from normexp.errors import UserError
+
+OWN_NAMES = {"depth": "layers"}
+"""Run keys that this command also calls otherwise."""
+
+
+def _collapse(
+    setting: str,
+    out: Path,
+    jobs: int | None,
+    force: bool,
+    plain: bool,
+    executor: str,
+    scheduler: str | None,
+    **keys: str | None,
+) -> None:
+    """Train a network, three seeds, beside its LN and RMSNorm twins: does it break, when, and in which layer?
+
+    As a Transformer with lr 1e-2 by default. When nothing collapses, it says so.
+    """
+    from normexp.analysis.collapse import plan_of
+    from normexp.commands.show import execute_collapse, say
+    from normexp.runner.run_selection import Options
+
+    if setting not in SETTINGS:
+        raise UserError(f"--setting {setting}: there are {', '.join(SETTINGS)}")
+    given: dict[str, Value] = {}
+    complaints = []
+    for name, text in keys.items():
+        if text is not None and ("," in text or text.startswith("[")):
+            decimal = with_point(text)
+            several = f"for a decimal write {decimal}" if decimal else "`normexp sweep` takes several"
+            several = f"collapse takes one value; {several}"
+            complaints.append(f"--{_option(name)} {text}: {several}")
+        elif text is not None:
+            try:
+                given[name] = KEYS[name].parse(text)
+            except ValueError as fault:
+                complaints.append(f"--{_option(name)}: {fault}")
+    if complaints:
+        raise UserError(*complaints)
+    options = Options(
+        out=out,
+        jobs=jobs,
+        executor=executor,
+        scheduler=scheduler,
+        force=force,
+        plain=plain,
+        argv=tuple(sys.argv),
+    )
+    plan = plan_of(setting, given)
+    for warning in plan.warnings:
+        say(f"warning: {warning}")
+    raise typer.Exit(execute_collapse(plan, options))
+
+
+def _option(name: str) -> str:
+    return OWN_NAMES.get(name, name).replace("_", "-")
+
+
+def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _with_run_keys(function: Callable[..., None]) -> Callable[..., None]:
+    """Give the command an option for every key of the table."""
+    rates = "lr is 1e-2 by default in as-a-transformer, 1e-3 in the others"
+    setting = Annotated[str, typer.Option(help=f"One of {', '.join(SETTINGS)}; {rates}.")]
+    parameters = [
+        _parameter("setting", setting, "as-a-transformer"),
+        _parameter("out", common.Out, common.OUT),
+        _parameter("jobs", common.Jobs, None),
+        _parameter("force", common.Force, False),
+        _parameter("plain", common.Plain, False),
+        _parameter("executor", common.Executor, "processes"),
+        _parameter("scheduler", common.Scheduler, None),
+        _parameter("plugin", common.Plugins, None),
+    ]
+    for name, key in KEYS.items():
+        spelled = dict.fromkeys((f"--{_option(name)}", f"--{name.replace('_', '-')}"))
+        told = typer.Option(*spelled, help=f"{key.help} ({key.limits()})", rich_help_panel="Run keys")
+        parameters.append(_parameter(name, Annotated[str | None, told], None))
+
+    def command(plugin: Any = None, **given: Any) -> None:
+        function(**given)
+
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    command.__doc__, command.__name__ = function.__doc__, function.__name__.lstrip("_")
+    return command
+
+
+collapse = _with_run_keys(_collapse)

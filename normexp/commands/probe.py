@@ -1,0 +1,233 @@
+"""normexp probe.
+
+The options and overrides of `normexp probe`, checked: every complaint at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from normexp.commands import options as common
+from normexp.config import grid, sweep_file
+from normexp.config.keys import Value
+from normexp.config.labels import heading, plural
+from normexp.config.overrides import read_overrides, slug
+from normexp.config.plan import SEED, Plan, Point
+from normexp.config.run import KEYS
+from normexp.config.yaml_file import Notes, nearest
+from normexp.errors import UserError
+from normexp.records.measurements import QUANTITIES
+
+if TYPE_CHECKING:
+    from normexp.analysis.measured_tables import Profile
+    from normexp.records.measurements import Probed
+    from normexp.records.record import RunRecord, SignalRow
+    from normexp.storage.store import Store
+    from normexp.training.trainer import Trainer
+
+
+NAME = "probe"
+SEEDS = 3
+ALWAYS_TOLD = ("depth", "norm")
+MOST = 500
+"""Networks and seeds of one probe."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """Networks by name, each with its points (one a seed); what they have in common; the folder for what is found."""
+
+    networks: Mapping[str, Sequence[Point]]
+    told: str
+    folder: str
+    warnings: tuple[str, ...] = ()
+
+
+def _wrong_quantity(quantity: str | None) -> list[str]:
+    if quantity is None or quantity in QUANTITIES:
+        return []
+    return [f"--quantity {quantity}: {nearest(quantity, QUANTITIES)}"]
+
+
+def check_after(overrides: Sequence[str], seeds: int | None, quantity: str | None) -> None:
+    """Raise UserError for what does not go with a stored run, and for an unknown quantity."""
+    complaints = _wrong_quantity(quantity)
+    if overrides:
+        complaints.append(f"--after probes a run as it is: leave out {' '.join(overrides)}")
+    if seeds is not None:
+        complaints.append("--after probes one run, whose seed is its own: leave out --seeds")
+    if complaints:
+        raise UserError(*complaints)
+
+
+def read(overrides: Sequence[str], seeds: int | None, quantity: str | None) -> Request:
+    """Overrides and options as they were typed. Raises UserError with every complaint."""
+    notes = Notes()
+    for complaint in _wrong_quantity(quantity):
+        notes.fault(complaint)
+    changes = read_overrides(overrides, notes)
+    for change in changes:
+        if change.axis is None:
+            notes.fault(f"{change.origin}: a probe has no {change.key}: leave it out")
+        elif change.key == SEED and seeds is not None:
+            notes.fault(f"{change.origin}: seed is given beside --seeds: keep one")
+    notes.fail_if_any()
+    source = f"grid: {{seed: {list(range(seeds or SEEDS))}}}"
+    sweep = sweep_file.parse(source, origin=NAME, stem=NAME, overrides=overrides)
+    runs = grid.count(sweep).points
+    if runs > MOST:
+        raise UserError(f"{plural(runs, 'network')}, seeds included, are more than {MOST}: give fewer values")
+    plan = grid.plan(sweep)
+    more = [f"seeds={seeds}"] if seeds not in (None, SEEDS) else []
+    given = {change.key: change.axis for change in changes if change.axis is not None}
+    fixed = {key: axis.value(0) for key, axis in given.items() if len(set(axis)) == 1 and key != SEED}
+    common = {key: KEYS[key].default for key in ALWAYS_TOLD if key not in plan.axes} | fixed
+    told = heading(tuple(common), tuple(common.values()))
+    return Request(networks=_networks(plan, fixed), told=told, folder=sweep.folder + slug(more), warnings=plan.warnings)
+
+
+def _networks(plan: Plan, fixed: Mapping[str, Value]) -> dict[str, list[Point]]:
+    """Points by the name of their network: the axes that vary, or norm and position."""
+    varying = [key for key in plan.cell_axes if key not in fixed]
+    found, labels = dict[str, list[Point]](), plan.labels
+    for point in plan.points:
+        values = {key: point.values[key] for key in varying}
+        values = values or {key: getattr(point.config, key) for key in ("norm", "position")}
+        found.setdefault(heading(tuple(values), tuple(values.values()), labels), []).append(point)
+    return found
+
+
+BEFORE, AFTER = "before training", "after training"
+
+
+def probe(
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(help="key=value; position=pre,post,deepnorm stand side by side.", show_default=False),
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, max=100, help="Seeds of each network; default: 3.")] = None,
+    quantity: Annotated[
+        str | None, typer.Option(help="Show one quantity, of every part: rms, grad_norm, update, token_cosine, ...")
+    ] = None,
+    after: Annotated[
+        str | None, typer.Option(metavar="RUN_ID", help="The network of a stored run, before and after its training.")
+    ] = None,
+    out: common.Out = common.OUT,
+    plugin: common.Plugins = None,
+) -> None:
+    """Look inside networks at initialization, layer by layer: signal, gradients, what one step changes, attention."""
+    from normexp.analysis import measured_tables as view
+    from normexp.commands.show import say
+    from normexp.execution.machine import keep_freed_memory
+    from normexp.execution.signals import stoppable
+
+    keep_freed_memory()
+    with stoppable():
+        if after is None:
+            request = read(overrides or (), seeds, quantity)
+            for warning in request.warnings:
+                say(f"warning: {warning}")
+            found, folder = list(_initial(request)), out / request.folder
+            title = view.headline("At initialization", request.told, found)
+        else:
+            check_after(overrides or (), seeds, quantity)
+            found = list(_stored(out, after))
+            config = found[0].config
+            folder, title = out / f"probe+after={config.run_id}", f"{config.run_id}, before and after training"
+        shown = view.profiles(found, quantity)
+        if not shown:
+            raise UserError(f"--quantity {quantity}: none of these networks has it; they have {view.present(found)}")
+        _write(folder, title, found, shown)
+    _show(folder, title, found, shown)
+
+
+def _initial(request: Request) -> Iterator[Probed]:
+    """Every network and seed; what stands under several names is measured once."""
+    from normexp.commands.show import say
+    from normexp.config.labels import plural
+    from normexp.records.measurements import Probed
+    from normexp.training.inspection import inspect
+
+    known: dict[str, list[SignalRow]] = {}
+    for name, points in request.networks.items():
+        say(f"probing {name}, {plural(len(points), 'seed')}")
+        for point in points:
+            if point.config.run_id not in known:
+                with _alone(name):
+                    known[point.config.run_id] = inspect(point.config)
+            yield Probed(network=name, config=point.config, rows=known[point.config.run_id], asked=point.values)
+
+
+def _stored(out: Path, name: str) -> Iterator[Probed]:
+    """A run's network at its initial weights, and at those that it ended with."""
+    from normexp.records.measurements import Probed
+    from normexp.storage import index
+    from normexp.training.inspection import inspect, inspect_trainer
+
+    store, record = index.find(out, name, traces=False)
+    if record.result is None:
+        raise UserError(f"{record.run_id}: {record.status}: it has no trained network; run its sweep again")
+    with _alone(record.run_id):
+        yield Probed(network=BEFORE, config=record.config, rows=inspect(record.config))
+        trainer, steps = _trained(store, record), max(1, record.result.steps_done)
+        yield Probed(network=AFTER, config=record.config, rows=inspect_trainer(trainer, number=steps))
+
+
+def _trained(store: Store, record: RunRecord) -> Trainer:
+    """The network that a done run ended with, from its weights if they are stored, else trained again."""
+    from normexp.commands.show import say
+    from normexp.config.labels import plural
+    from normexp.training.inspection import restore, retrain
+
+    path, weights = store.weights(record.run_id)
+    if weights is not None:
+        return restore(record.config, weights, str(path))
+    assert record.result is not None
+    say(f"no weights are stored: training it again, {plural(record.result.steps_done, 'step')}")
+    trainer, stored = retrain(record.config, path=record.repeated_by), record.result.final_val_loss
+    loss = trainer.evaluate()
+    if stored is not None and repr(loss) != repr(stored):
+        say(f"warning: it ends at loss {loss!r}, and its record at {stored!r}; `normexp repro` tells where they part")
+    return trainer
+
+
+@contextmanager
+def _alone(name: str) -> Iterator[None]:
+    """One thread, as in training; what torch cannot do is told of the network by its name."""
+    from normexp.training.trainer import thread_count
+
+    try:
+        with thread_count(1):
+            yield
+    except (MemoryError, RuntimeError) as fault:
+        reason = (str(fault) or "out of memory").splitlines()[0]
+        raise UserError(f"{name} cannot be measured: {reason}") from fault
+
+
+def _write(folder: Path, title: str, found: Sequence[Probed], shown: Sequence[Profile]) -> None:
+    from normexp.analysis import measured_tables as view
+    from normexp.plots.measured import draw_probe
+    from normexp.plots.style import render
+    from normexp.storage import outputs
+
+    images = render(draw_probe(title, shown))
+    with outputs.held(folder):
+        outputs.write_measured(folder, "probe", view.probe_csv(found), images)
+
+
+def _show(folder: Path, title: str, found: Sequence[Probed], shown: Sequence[Profile]) -> None:
+    from normexp.analysis import measured_tables as view
+    from normexp.commands.show import show
+    from normexp.terminal.console import Encodable, Uncut
+
+    seeds = len({network.config.seed for network in found})
+    wide, narrow = (view.probe_tables(shown, spread=spread) for spread in (True, False))
+    parts = [Uncut(*pair) for pair in zip(wide, narrow, strict=True)]
+    notes = [Encodable(note)] if (note := view.note(seeds)) else []
+    show(Encodable(title, "bold"), *parts, *notes, f"Files: {folder}")

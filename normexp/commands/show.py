@@ -1,0 +1,103 @@
+"""What a sweep looks like on the terminal: progress on standard error, results on standard output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from normexp.analysis import collapse
+from normexp.config.labels import duration, plural
+from normexp.config.plan import Exclusion, Plan
+from normexp.execution.executors import workers_to_count_on
+from normexp.report import report, shards
+from normexp.runner import sampling
+from normexp.runner.run_selection import Options, work_of
+from normexp.runner.sweep import Swept, check, run_sweep
+from normexp.storage import index
+from normexp.storage.store import Store
+from normexp.terminal import console
+from normexp.terminal.live import CollapseView, View, ended_text, names_of
+
+
+def screen() -> Console:
+    """Standard error: progress and warnings, in which nothing is markup."""
+    return Console(stderr=True, highlight=False, markup=False, emoji=False)
+
+
+def say(text: str) -> None:
+    """A line on standard error, unless that has gone."""
+    with suppress(OSError):
+        _line(screen(), text)
+
+
+def warn(text: str) -> None:
+    """A warning on standard error."""
+    say(f"warning: {text}")
+
+
+def show(*parts: RenderableType) -> None:
+    """Print results; plain text is never wrapped, so that paths can be copied."""
+    output = console.output()
+    for part in parts:
+        if isinstance(part, str):
+            _line(output, part)
+        else:
+            output.print(part)
+
+
+def _line(target: Console, text: str) -> None:
+    target.print(Text(console.encodable(text, target.encoding)), soft_wrap=True)
+
+
+def execute(plan: Plan, options: Options) -> Swept:
+    """Run a plan under the live view, then print its report and where it lies."""
+    swept = run_sweep(plan, options, View(screen(), names_of(plan), options.out / plan.folder))
+    made = "Tables" if swept.stopped else "Tables and figures"
+    show(console.console(swept.report), f"{made}: {swept.store.folder}")
+    if swept.message:
+        say(swept.message)
+    return swept
+
+
+def show_dry_run(plan: Plan, options: Options) -> None:
+    """Points, runs, what is stored, and about how long the rest would take."""
+    losses = check(plan, options)
+    store = Store(options.out / plan.folder)
+    store.check(plan, force=options.force)
+    records = store.records() if store.exists() else {}
+    work = work_of(plan, store, records, options)
+    whole = plan.whole or plan
+    points, runs = len(whole.points), len(whole.configs)
+    again = f" ({work.without_weights} of them done, but without weights)" if work.without_weights else ""
+    jobs = workers_to_count_on(options.jobs, options.scheduler)
+    seconds, basis = sampling.seconds(work.todo, index.records(options.out).values(), options, losses)
+    show(
+        f"{plan.name}: {plural(points, 'point')}, {plural(runs, 'run')}, {points - runs} redundant",
+        *excluded_lines(plan.excluded),
+        *([shards.share(plan)] if plan.shard else []),
+        f"{ended_text(work.done, work.failed)}, {len(work.reusable)} in other sweeps, {len(work.todo)} to do{again}",
+        f"about {duration(seconds)} with {plural(jobs, 'worker')} ({basis})",
+        f"folder: {store.folder}",
+    )
+
+
+def excluded_lines(excluded: Sequence[Exclusion], where: str = "") -> list[str]:
+    """Tell how many points each entry of `exclude` removes, a line each."""
+    return [f"exclude {found.entry} removes {plural(found.points, 'point')}{where}" for found in excluded]
+
+
+def execute_collapse(plan: Plan, options: Options) -> int:
+    """Run a collapse plan under the live view; print its deaths, layer signal and verdict."""
+    options = replace(options, watched=screen().is_terminal)
+    swept = run_sweep(plan, options, CollapseView(screen(), names_of(plan), options.out / plan.folder))
+    made = swept.report
+    tables = collapse.tables(plan, made.records, report.collapse_examples(swept.store, plan, made.records))
+    words = console.Encodable(made.conclusion, "bold")
+    show(*(console.Uncut(table) for table in tables), words, f"Files: {swept.store.folder}")
+    if swept.message:
+        say(swept.message)
+    return swept.exit_code

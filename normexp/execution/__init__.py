@@ -1,0 +1,1 @@
+"""Starting, watching and ending runs: one module per executor."""

@@ -1,0 +1,1 @@
+"""Runs in worker processes on this machine."""

@@ -1,0 +1,260 @@
+"""Runs in processes of their own, several at a time: whatever becomes of a worker costs its own run alone.
+
+One run in a process of its own, as its driver sees it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import pickle
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from multiprocessing import connection
+from multiprocessing.process import BaseProcess
+from typing import IO
+
+from normexp.config.run import RunConfig
+from normexp.execution.events import Event, Finished, Progress, Started
+from normexp.execution.pool import child, launch
+from normexp.execution.pool.child import Garbled, Inbox
+from normexp.execution.worker import Work
+from normexp.records.record import RunRecord, Status
+
+GRACE_SECONDS = 1.0
+"""What a worker has to end after SIGTERM before it is killed; in it, it writes to its log where it stood."""
+LOG_BYTES = 2**20
+"""How much of the end of a log is kept."""
+SERVER_DIED = 255
+"""What multiprocessing gives as the exit code of a worker whose fork server has died, though the worker lives."""
+
+
+class RunProcess:
+    """Start it once, `look` at it when one of its `sources` is ready or `due` (monotonic seconds) has come.
+
+    Once it has `ended`: `record`, then `release`. Making it and starting it may raise LauncherError.
+    """
+
+    def __init__(self, config: RunConfig, timeout_seconds: float | None) -> None:
+        self.config = config
+        self.due = math.inf
+        self.ended = False
+        self._timeout_seconds = timeout_seconds
+        self._began = time.monotonic()
+        self._timed_out = False
+        self._orphaned = False
+        self._fault: str | None = None
+        self._record: RunRecord | None = None
+        self._log, self._sock, self._theirs = _channels()
+        self._inbox = Inbox(self._sock)
+        self._process: BaseProcess | None = None
+
+    def start(self, work: bytes) -> None:
+        """Start the process."""
+        arguments = (self._theirs, child.Handle(self._log.fileno()), self.config, work)
+        with launch.launcher_errors(), self._theirs:
+            launch.start(child.serve, arguments, self._adopt)
+        self._began = time.monotonic()
+        if self._timeout_seconds is not None:
+            self.due = self._began + self._timeout_seconds
+
+    def _adopt(self, process: BaseProcess) -> None:
+        self._process = process
+
+    @property
+    def sentinel(self) -> int | None:
+        """Ready when the process has ended; None when it was never started."""
+        return None if self._process is None or self._process.pid is None else self._process.sentinel
+
+    @property
+    def alive(self) -> bool:
+        """The process is there."""
+        return self.sentinel is not None and self._process is not None and self._process.is_alive()
+
+    @property
+    def _exit_code(self) -> int | None:
+        return None if self._process is None or self.sentinel is None else self._process.exitcode
+
+    def sources(self) -> list[int]:
+        """What to wait for."""
+        sources = [] if self._inbox.ended else [self._sock.fileno()]
+        return sources if self.sentinel is None or self._orphaned else [*sources, self.sentinel]
+
+    def look(self) -> Iterator[Progress]:
+        """The progress that has arrived; notes the record, the end, and the end of its time."""
+        gone = not self.alive
+        yield from self._receive()
+        self._orphaned = gone and self._exit_code == SERVER_DIED and not self._inbox.ended
+        self.ended = self.ended or (gone and not self._orphaned)
+        if not self.ended and time.monotonic() >= self.due:
+            self._end_overdue()
+
+    def _end_overdue(self) -> None:
+        if self._orphaned:  # its number may be another's by now
+            self.hang_up()
+            self.ended = True
+        elif self._timed_out:
+            self.kill()
+        else:
+            self.terminate()
+        self.due = math.inf if self._timed_out else time.monotonic() + GRACE_SECONDS
+        self._timed_out = True
+
+    def _receive(self) -> Iterator[Progress]:
+        try:
+            for message in self._inbox.receive():
+                if isinstance(message, Progress) and message.config == self.config:
+                    yield message
+                elif isinstance(message, RunRecord) and message.config == self.config:
+                    self._record = message
+                else:
+                    raise Garbled(f"a {type(message).__name__}")
+        except Garbled as fault:
+            self._fault = f"its process sent what is no message of this run: {fault}"
+            self._inbox.ended = True
+            self.kill()
+
+    def terminate(self) -> None:
+        """SIGTERM, if it lives."""
+        if self._process is not None and self.alive:
+            self._process.terminate()
+
+    def kill(self) -> None:
+        """SIGKILL, if it lives."""
+        if self._process is not None and self.alive:
+            self._process.kill()
+
+    def hang_up(self) -> None:
+        """Let the worker know that its driver is gone: it ends by itself, even where it is not known here yet."""
+        self._inbox.ended = True
+        self._theirs.close()
+        self._sock.close()
+
+    def record(self) -> RunRecord:
+        """What the run sent, or what can be said of its end; with all that it printed."""
+        size = os.fstat(self._log.fileno()).st_size
+        start = max(0, size - LOG_BYTES)
+        printed = os.pread(self._log.fileno(), LOG_BYTES, start).decode(errors="replace")
+        if start:
+            printed = f"[{start} bytes before this are left out]\n{printed}"
+        record = self._record if self._record is not None and self._fault is None else self._judge()
+        return dataclasses.replace(record, log=printed + (record.log or ""))
+
+    def _judge(self) -> RunRecord:
+        status, error = self._how_it_ended()
+        seconds = {"total": time.monotonic() - self._began}
+        return RunRecord(config=self.config, status=status, error=error, seconds=seconds)
+
+    def _how_it_ended(self) -> tuple[Status, str]:
+        code = self._exit_code
+        if self._fault is not None or code is None:
+            return Status.FAILED, self._fault or "its process was lost"
+        if self._timed_out:
+            return Status.TIMEOUT, f"not done after {self._timeout_seconds:g} seconds"
+        if code == SERVER_DIED:
+            return Status.KILLED, "lost: nobody knows how it ended, for the server that started it had died"
+        if code >= 0:
+            return Status.FAILED, f"ended by itself with exit code {code}"
+        name = signal.Signals(-code).name if -code in set(signal.Signals) else "unknown"
+        memory = ", perhaps out of memory" if -code == signal.SIGKILL else ""
+        return Status.KILLED, f"killed by signal {-code} ({name}){memory}"
+
+    def release(self) -> None:
+        """Give back everything, once the process has ended or been killed."""
+        self.hang_up()
+        self._log.close()
+        if self._process is not None and self.sentinel is not None:
+            self._process.join(GRACE_SECONDS)
+            if not self._process.is_alive():
+                self._process.close()
+
+
+def _channels() -> tuple[IO[bytes], socket.socket, socket.socket]:
+    """A file without a name for what is printed, and the two ends for messages."""
+    with launch.launcher_errors():
+        log = tempfile.TemporaryFile()  # noqa: SIM115
+        try:
+            return log, *socket.socketpair()
+        except OSError:
+            log.close()
+            raise
+
+
+LONGEST_WAIT_SECONDS = 86400.0
+"""The system's limit is less than a month."""
+
+
+def processes(
+    configs: Iterable[RunConfig], *, jobs: int, timeout_seconds: float | None = None, work: Work
+) -> Generator[Event, None, None]:
+    """Do each config in a process of its own, at most `jobs` at a time, in the order given; configs are taken lazily.
+
+    A run that takes longer than `timeout_seconds` is killed. Closing the iterator, or an exception at its consumer,
+    ends every worker; so does LauncherError, raised where the machine cannot start a further one.
+    ValueError for jobs < 1 or a `work` that a worker could not import.
+    """
+    if jobs < 1:
+        raise ValueError(f"jobs must be at least 1, not {jobs}")
+    message = pickled(work)
+    launch.prepare()
+    queue = iter(configs)
+    running: list[RunProcess] = []
+    try:
+        while True:
+            while len(running) < jobs and (config := next(queue, None)) is not None:
+                run = RunProcess(config, timeout_seconds)
+                running.append(run)
+                run.start(message)
+                yield Started(config)
+            if not running:
+                return
+            _wait(running)
+            for run in list(running):
+                yield from run.look()
+                if run.ended:
+                    record = run.record()
+                    run.release()
+                    running.remove(run)
+                    yield Finished(record)
+    finally:
+        _stop(running)
+
+
+def pickled(work: Work) -> bytes:
+    """As a worker gets it. Raises ValueError where that could not import it."""
+    if getattr(work, "__module__", None) == "__main__":
+        raise ValueError(f"{work!r} is defined in __main__, which workers do not import: move it into a module")
+    try:
+        return pickle.dumps(work)
+    except (pickle.PicklingError, AttributeError, TypeError) as fault:
+        raise ValueError(f"{work!r} cannot be named to a worker: define it at the top of a module ({fault})") from fault
+
+
+def _wait(running: Sequence[RunProcess]) -> None:
+    """Until something has happened to one of them, or is due; or LONGEST_WAIT_SECONDS, for the caller to come back."""
+    if any(run.ended for run in running):
+        return
+    due = min(run.due for run in running)
+    seconds = None if math.isinf(due) else min(max(0.0, due - time.monotonic()), LONGEST_WAIT_SECONDS)
+    connection.wait([fd for run in running for fd in run.sources()], seconds)
+
+
+def _stop(running: Sequence[RunProcess]) -> None:
+    """End every worker: by the loss of its driver, by SIGTERM, by SIGKILL."""
+    try:
+        for run in running:
+            run.hang_up()
+        for run in running:
+            run.terminate()
+        deadline = time.monotonic() + GRACE_SECONDS
+        while (alive := [run.sentinel for run in running if run.alive]) and (left := deadline - time.monotonic()) > 0:
+            connection.wait([sentinel for sentinel in alive if sentinel is not None], left)
+    finally:  # a second Ctrl-C does not wait
+        for run in running:
+            run.kill()
+    for run in running:
+        run.release()

@@ -1,1 +1,0 @@
-"""The networks: norms, branches, blocks, initial weights."""

@@ -1,0 +1,1 @@
+"""Figures: what each one shows as numbers, and how it is drawn."""

@@ -1,0 +1,149 @@
+"""Panels side by side, with shared axes, the legend and the notes below them, and nothing cut off."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+from normexp.config.labels import shown
+from normexp.plots.style import Look
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SMALLEST, LARGEST = 1.15, 3.4
+"""Height of a panel in inches."""
+FLAT, SQUARE = 0.52, 0.8
+"""Height of a panel over its width: of one alone, of one among others."""
+LINE = 1.35
+"""Height of a line of text over its font size."""
+
+
+def wrapped(text: str, letters: int) -> str:
+    """User text as it may be drawn, in lines of so many letters; its own new lines are kept."""
+    lines = shown(text).split("\n")
+    return "\n".join("\n".join(textwrap.wrap(line, letters, break_long_words=True)) or line for line in lines)
+
+
+def _lines(text: str) -> int:
+    return text.count("\n") + 1 if text else 0
+
+
+def columns_of(count: int, look: Look, wanted: int | None) -> int:
+    """Panels side by side: as wanted if the width allows it, else few enough to be readable."""
+    most = look.width.columns
+    if wanted is not None and wanted <= most:
+        return wanted
+    if wanted is not None and wanted % 2 == 0 and most >= 2:
+        return 2
+    return 2 if count == 4 else max(1, min(count, most, 3))
+
+
+def panel_grid(
+    look: Look,
+    title: str,
+    panels: Sequence[str],
+    draw: Callable[[Axes, str], None],
+    *,
+    handles: Mapping[str, Any],
+    notes: Sequence[str] = (),
+    columns: int | None = None,
+    y_group: Callable[[str], Hashable] = lambda panel: "",
+    rim: Callable[[str], float] = lambda panel: 0.0,
+    height: float | None = None,
+) -> Figure:
+    """A figure of these panels, in order. Panels of one y group share their y axis.
+
+    `rim`: room above a panel, in points. `height`: of a panel over its width; by default one that suits lines.
+    """
+    across = columns_of(max(1, len(panels)), look, columns)
+    rows = max(1, math.ceil(len(panels) / across))
+    panel_width, panel_height = _panel_inches(look, across, height)
+    rims = [max(map(rim, panels[row * across : (row + 1) * across]), default=0.0) for row in range(rows)]
+    points = look.width.points
+    headline = wrapped(title, look.letters(look.width.inches, points * 1.2))
+    names = [wrapped(panel, look.letters(panel_width * 0.78, points)) for panel in panels] or [""]
+    name_lines = max(map(_lines, names))
+    legend, legend_lines = _legend(look, handles, notes)
+    text_points = _lines(headline) * points * 1.2 + legend_lines * look.small * 1.15
+    inches = rows * (panel_height + name_lines * points * LINE / 72) + (sum(rims) + text_points * LINE) / 72 + 0.15
+    with mpl.rc_context(look.style):
+        layout = ConstrainedLayoutEngine(w_pad=0.03, h_pad=0.04, wspace=0.02, hspace=0.03)
+        figure = Figure(figsize=(look.width.inches, inches), layout=layout)
+        if headline:
+            figure.suptitle(headline)
+        axes = list(figure.subplots(rows, across, squeeze=False).flat)
+        _share(axes, panels, y_group)
+        for index, (ax, panel, name) in enumerate(zip(axes, panels, names, strict=False)):
+            ax.set_title(name, pad=4 + rims[index // across])
+            draw(ax, panel)
+        _outer_only(axes, panels, across, y_group)
+        if legend:
+            shown = legend.pop("handles"), legend.pop("labels")  # by place: as keywords they may not be empty
+            figure.legend(*shown, **legend).get_title().set_multialignment("center")
+    return figure
+
+
+def _panel_inches(look: Look, across: int, height: float | None) -> tuple[float, float]:
+    width = look.width.inches / across
+    ratio = height or (FLAT if across == 1 and look.width.inches > 5 else SQUARE)
+    return width, min(LARGEST, max(SMALLEST, width * ratio))
+
+
+def _share(axes: Sequence[Axes], panels: Sequence[str], y_group: Callable[[str], Hashable]) -> None:
+    first: dict[Hashable, Axes] = {}
+    for ax, panel in zip(axes, panels, strict=False):
+        group = y_group(panel)
+        if group in first:
+            ax.sharey(first[group])
+        first.setdefault(group, ax)
+        if ax is not axes[0]:
+            ax.sharex(axes[0])
+
+
+def _outer_only(axes: Sequence[Axes], panels: Sequence[str], across: int, y_group: Callable[[str], Hashable]) -> None:
+    """Numbers and names of axes where no neighbour has the same; places without a panel are empty."""
+    for index, ax in enumerate(axes):
+        if index >= len(panels):
+            ax.set_axis_off() if index else None
+            continue
+        group = y_group(panels[index])
+        if index % across and y_group(panels[index - 1]) == group:
+            ax.set_ylabel("")
+            ax.tick_params(labelleft=False)
+        if index + across < len(panels):
+            ax.tick_params(labelbottom=False)
+        if index // across < (len(panels) - 1) // across:
+            ax.set_xlabel("")
+
+
+def _legend(look: Look, handles: Mapping[str, Any], notes: Sequence[str]) -> tuple[dict[str, Any], int]:
+    """What `Figure.legend` is given, empty where there is nothing to tell, and the lines that it takes."""
+    if not handles and not notes:
+        return {}, 0
+    inches, small = look.width.inches, look.small
+    names = [wrapped(name, look.letters(inches * 0.8, small)) for name in handles]
+    longest = max((len(line) for name in names for line in name.split("\n")), default=1)
+    across = max(1, min(len(names), int(look.letters(inches, small) / (longest + 7))))
+    rows = math.ceil(len(names) / across)
+    told = "\n".join(wrapped(note, look.letters(inches * 0.96, small)) for note in notes)
+    place: Any = "outside lower center"
+    lines = rows * max(map(_lines, names), default=0) + _lines(told)
+    return {
+        "handles": list(handles.values()),
+        "labels": names,
+        "loc": place,
+        "ncols": across,
+        "frameon": False,
+        "title": told or None,
+        "handlelength": 2.6,
+        "columnspacing": 1.4,
+        "labelspacing": 0.35,
+        "borderpad": 0.2,
+    }, lines

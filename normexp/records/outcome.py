@@ -1,0 +1,54 @@
+"""The outcome rules: from what a training measured to a verdict. The only place where they stand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from normexp.records.record import Outcome, Result, Verdict
+
+BLOWN_UP = 1.05
+"""A loss above this multiple of ln(vocab), the loss of a uniform prediction, is worse than knowing nothing."""
+LEARNED_FRACTION = 0.03
+"""Below this learned fraction a run is a plateau."""
+MUCH = 0.5
+"""Learned fraction below which a run that learned is said to have learned less than half of what there is."""
+TREND = 0.02
+"""Relative change of the validation loss over the last quarter that counts as falling or rising."""
+
+RULES = {
+    Outcome.NONFINITE: "the loss, a gradient, a parameter, the optimizer's state or the validation loss was NaN or Inf",
+    Outcome.DIVERGED: f"final validation loss above max({BLOWN_UP} ln vocab, initial validation loss)",
+    Outcome.UNSETTLED: f"otherwise, final validation loss above {BLOWN_UP} ln vocab",
+    Outcome.PLATEAU: f"otherwise, learned fraction below {LEARNED_FRACTION}",
+    Outcome.LEARNED: "otherwise",
+}
+
+
+def judge(result: Result, evaluations: Sequence[tuple[int, float]], *, vocab: int, steps: int) -> Verdict:
+    """Apply the rules in order. `evaluations` are (step, validation loss in nats) pairs."""
+    limit = BLOWN_UP * math.log(vocab)
+    thresholds = {"blown_up": BLOWN_UP, "learned_fraction": LEARNED_FRACTION, "trend": TREND}
+    if result.death is not None:
+        rule = f"{result.death.fault} at step {result.death.step}"
+        return Verdict(outcome=Outcome.NONFINITE, rule=rule, trend=None, thresholds=thresholds)
+    initial, final = evaluations[0][1], evaluations[-1][1]
+    fraction = result.losses.learned_fraction(final)
+    if final > max(limit, initial):
+        outcome, rule = Outcome.DIVERGED, f"final {final:.4g} > max({limit:.4g}, initial {initial:.4g})"
+    elif final > limit:
+        outcome, rule = Outcome.UNSETTLED, f"initial {initial:.4g} >= final {final:.4g} > {limit:.4g}"
+    elif fraction < LEARNED_FRACTION:
+        outcome, rule = Outcome.PLATEAU, f"learned fraction {fraction:.3f} < {LEARNED_FRACTION}"
+    else:
+        outcome, rule = Outcome.LEARNED, f"learned fraction {fraction:.3f} >= {LEARNED_FRACTION}"
+    return Verdict(outcome=outcome, rule=rule, trend=trend(evaluations, steps), thresholds=thresholds)
+
+
+def trend(evaluations: Sequence[tuple[int, float]], steps: int) -> str | None:
+    """The last evaluation against the latest one within the first three quarters of the steps, after the start."""
+    earlier = [loss for step, loss in evaluations if 0 < step <= 0.75 * steps]
+    if not earlier:
+        return None
+    change = evaluations[-1][1] / earlier[-1] - 1
+    return "falling" if change < -TREND else "rising" if change > TREND else "flat"

@@ -1,0 +1,1 @@
+"""Reports and exports: HTML and Markdown pages, LaTeX, event files."""

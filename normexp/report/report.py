@@ -1,0 +1,203 @@
+"""Everything derived from a results folder, made again from what is on disk: tables, summary, figures."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from normexp.analysis import collapse, frames
+from normexp.analysis.cells import summarize
+from normexp.analysis.collapse import asked
+from normexp.analysis.conclusions import conclusion
+from normexp.analysis.tables import TextTable, pivot
+from normexp.config.labels import listed, plural
+from normexp.config.plan import Plan
+from normexp.errors import EXIT_OK, EXIT_RUNS_FAILED, at_most
+from normexp.records.record import COMPARED, RunRecord, Status, Traces
+from normexp.report import shards, sweep_page
+from normexp.report.html import html
+from normexp.report.markdown import document, worded_tables
+from normexp.storage import outputs
+from normexp.storage.files import WEBPAGE
+from normexp.storage.store import FIGURES, Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NAMED_STRAYS = 5
+_drawing = threading.Lock()
+"""Held while a figure is drawn: matplotlib's settings belong to the whole process, and sweeps may run in threads."""
+KEPT_TRACES = 256
+"""Runs whose traces are in memory at one time: half a megabyte each, of 3000 steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """A results folder as it is now, ended or not. `markdown` is the text of summary.md."""
+
+    plan: Plan
+    records: Mapping[str, RunRecord]
+    runs: pd.DataFrame
+    summary: pd.DataFrame
+    conclusion: str
+    pivots: tuple[TextTable, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """That of a command: EXIT_OK where every run that has ended is done."""
+        done = all(record.status is Status.DONE for record in self.records.values())
+        return EXIT_OK if done else EXIT_RUNS_FAILED
+
+    @property
+    def markdown(self) -> str:
+        """The text of summary.md."""
+        return document(self.plan, self.conclusion, self.pivots, self.summary, self.warnings)
+
+
+def read(store: Store, known: tuple[Plan, Mapping[str, RunRecord]] | None = None) -> Report:
+    """The report of a folder, whose plan and records, as they are now, may be `known`; nothing is written.
+
+    Raises UserError where it is not a results folder.
+    """
+    plan, records = known or (store.read_plan(), store.records())
+    told = (*store.warnings, *store.damaged(records), *warnings(records, store.strays()))
+    return of(store, plan, records, told)
+
+
+def of(store: Store, plan: Plan, records: Mapping[str, RunRecord], told: Sequence[str] = ()) -> Report:
+    """The report of these records, whatever the folder holds, with warnings besides those of the plan."""
+    runs = frames.runs(plan, records)
+    words = collapse.verdict(plan, records) if asked(plan) else conclusion(plan, runs)
+    return Report(
+        plan=plan,
+        records=records,
+        runs=runs,
+        summary=summarize(plan, runs),
+        conclusion=f"{words} {shards.join_hint(plan, store.folder.parent)}" if plan.shard else words,
+        pivots=tuple(pivot(plan, runs)),
+        warnings=(*plan.warnings, *told),
+    )
+
+
+def load_drawing() -> None:
+    """Begin to import, in the background, what figures are drawn with: it takes longer than to draw one."""
+
+    def load() -> None:
+        with suppress(Exception):  # who draws will meet it
+            importlib.import_module("normexp.plots.drawing")
+
+    threading.Thread(target=load, daemon=True).start()
+
+
+def rebuild(
+    store: Store,
+    *,
+    figures: bool = False,
+    redraw: bool = True,
+    known: tuple[Plan, Mapping[str, RunRecord]] | None = None,
+) -> Report:
+    """Read a folder and write its tables and, if asked, its figures and web page. Raises UserError, StorageError.
+
+    Without `redraw`, figures of the same tables stay as they are. `known`: see `read`.
+    """
+    report = read(store, known)
+    before = len(store.warnings)
+    if figures:  # which read what the tables do not
+        told_of = dict.fromkeys((*report.warnings, *store.damaged(report.records, thoroughly=True)))
+        report = replace(report, warnings=tuple(told_of))
+    told = {
+        "points.csv": frames.to_csv(frames.points(report.plan)),
+        "runs.csv": frames.to_csv(report.runs),
+        "summary.csv": frames.to_csv(report.summary),
+        "summary.md": report.markdown,
+    }
+    if asked(report.plan):
+        examples = collapse_examples(store, report.plan, report.records)
+        shown = collapse.tables(report.plan, report.records, examples)
+        told["collapse.md"] = worded_tables(report.conclusion, shown)
+    for name, text in told.items():
+        store.write_derived(name, text)
+    store.write_derived("timings.csv", frames.to_csv(frames.timings(report.plan, report.records)))
+    if figures and (redraw or not outputs.drawn(store.folder, told.values())):
+        write_figures(store, report)
+        if len(store.warnings) == before:
+            outputs.note_drawn(store.folder, told.values())
+    return replace(report, warnings=tuple(dict.fromkeys((*report.warnings, *store.warnings[before:]))))
+
+
+def traces_of(store: Store, records: Mapping[str, RunRecord]) -> Callable[[str], Traces]:
+    """Those of a folder's runs by their ids, without what stands in a damaged file, which is warned of.
+
+    Those of few runs are read once.
+    """
+
+    @functools.lru_cache(maxsize=KEPT_TRACES)
+    def traces(run_id: str) -> Traces:
+        return store.sound_traces(run_id, records[run_id].result)
+
+    return traces
+
+
+def collapse_examples(store: Store, plan: Plan, records: Mapping[str, RunRecord]) -> dict[str, RunRecord]:
+    """A run with its traces of each network that collapse compares; none of any other sweep."""
+    traces = traces_of(store, records)
+    chosen = collapse.exemplars(plan, records) if asked(plan) else {}
+    return {name: replace(records[run_id], traces=traces(run_id)) for name, run_id in chosen.items()}
+
+
+def write_figures(store: Store, report: Report) -> None:
+    """Draw the sweep's figures, each as SVG and PNG with its data beside it, and its web page. Raises StorageError."""
+    from normexp.plots.choice import Source
+    from normexp.plots.drawing import draw, render
+    from normexp.plots.kinds import fitting
+
+    traces = traces_of(store, report.records)
+    source = Source(plan=report.plan, records=report.records, runs=report.runs, traces=traces)
+    for _, kind, made in fitting(source):
+        with _drawing:
+            images = render(draw(made))
+        write_figure(store, kind.file, images, made.data)
+    if examples := collapse_examples(store, report.plan, report.records):
+        _write_layer_signal(store, examples)
+    page = sweep_page.page(report, traces, outputs.pictures(store.folder), store.folder)
+    store.write_derived(WEBPAGE, html(page))
+
+
+def _write_layer_signal(store: Store, records: Mapping[str, RunRecord]) -> None:
+    """Draw each network's stream by layer. Raises StorageError."""
+    from normexp.plots import runs as curves
+    from normexp.plots.drawing import draw_layer_signal, render
+
+    signal = curves.layer_signal(records, title="RMS of the stream by layer")
+    with _drawing:
+        images = render(draw_layer_signal(signal))
+    write_figure(store, "layer_signal", images, signal.data)
+
+
+def write_figure(store: Store, name: str, images: Mapping[str, bytes], data: pd.DataFrame) -> None:
+    """Write a figure in each format, and its data beside it. Raises StorageError."""
+    for suffix, content in images.items():
+        store.write_derived(f"{FIGURES}/{name}.{suffix}", content)
+    store.write_derived(f"{FIGURES}/{name}.csv", frames.to_csv(data))
+
+
+def warnings(records: Mapping[str, RunRecord], strays: list[str]) -> list[str]:
+    """What a reader of the tables should know: stale runs, mixed environments, runs that no point asks for."""
+    told = []
+    stale = sum(record.stale for record in records.values())
+    if stale:
+        told.append(f"{plural(stale, 'run')} stale: this version gives other numbers; --refresh runs them again")
+    for name in COMPARED:
+        found = sorted({str(record.made_with[name]) for record in records.values() if name in record.made_with})
+        if len(found) > 1:
+            told.append(f"runs were made with different {name}: {listed(found)}")
+    if strays:
+        named = at_most(strays, NAMED_STRAYS, "{} more")
+        told.append(f"{plural(len(strays), 'stored run')} that no point asks for any more: {listed(named)}")
+    return told

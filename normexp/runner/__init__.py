@@ -1,0 +1,1 @@
+"""A plan against stored runs: what is missing is run, stored and reported."""

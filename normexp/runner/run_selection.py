@@ -1,0 +1,119 @@
+"""What a plan asks to be done, given what is stored: which runs are made, copied, or left as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from normexp.config.keys import Value
+from normexp.config.plan import Plan, Point, as_labelled, parse_point_filter
+from normexp.config.run import RunConfig
+from normexp.errors import UserError
+from normexp.records.record import RunRecord, Status
+from normexp.storage.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a sweep is executed; nothing here changes a number, but `plain` the last digits.
+
+    Runs that sweeps under `out` have, or under the folders `beside` it, are copied. `jobs` runs at a time; None: the
+    processors that this process may use, or what the workers of a scheduler elsewhere take.
+    """
+
+    out: Path
+    jobs: int | None = None
+    executor: str = "processes"
+    scheduler: str | None = None
+    timeout_seconds: float | None = None
+    force: bool = False
+    retry_failed: bool = False
+    refresh: bool = False
+    fail_fast: bool = False
+    save_weights: bool = False
+    plain: bool = False
+    watched: bool = False
+    only: tuple[str, ...] = ()
+    beside: tuple[Path, ...] = ()
+    argv: tuple[str, ...] = ()
+
+
+@dataclass
+class Work:
+    """What a plan asks for: `todo` to run, `reusable` in other sweeps, `skipped` by `only`.
+
+    The others are here: `done`, or `failed` (killed and timed out as well) and left so. `without_weights`: those of
+    `todo` that are done, but for their weights. `warnings` tells which copies were damaged.
+    """
+
+    todo: list[RunConfig] = field(default_factory=list)
+    reusable: dict[str, tuple[RunConfig, Store]] = field(default_factory=dict)
+    done: int = 0
+    failed: int = 0
+    skipped: int = 0
+    without_weights: int = 0
+    warnings: list[str] = field(default_factory=list)
+
+
+def work_of(plan: Plan, store: Store, records: Mapping[str, RunRecord], options: Options) -> Work:
+    """Decide run by run. Raises UserError where `only` matches nothing."""
+    wanted = selected(plan, options.only)
+    work = Work()
+    for run_id, config in plan.configs.items():
+        record = records.get(run_id)
+        again = record is not None and _again(record, options)
+        lacking = record is not None and run_id in wanted and _lacks_weights(record, store, options)
+        if record is not None and not again and not lacking:
+            work.done += record.status is Status.DONE
+            work.failed += record.status is not Status.DONE
+        elif run_id not in wanted:
+            work.skipped += 1
+        else:
+            other = None
+            stale = record is not None and record.stale and options.refresh
+            if not (options.force or options.plain) and (record is None or lacking or stale):
+                other = _elsewhere(store, run_id, options)
+            if other is None:
+                work.todo.append(config)
+                work.without_weights += lacking and not again
+            else:
+                work.reusable[run_id] = config, other
+    return work
+
+
+def _elsewhere(store: Store, run_id: str, options: Options) -> Store | None:
+    roots = (options.out, *options.beside)
+    found = (store.find_elsewhere(root, run_id, weights=options.save_weights) for root in roots)
+    return next((other for other in found if other is not None), None)
+
+
+def _again(record: RunRecord, options: Options) -> bool:
+    failed = record.status is not Status.DONE
+    other_step = not failed and options.plain and not record.plain
+    return options.force or other_step or (failed and options.retry_failed) or (record.stale and options.refresh)
+
+
+def _lacks_weights(record: RunRecord, store: Store, options: Options) -> bool:
+    return options.save_weights and record.status is Status.DONE and not store.has_weights(record.run_id)
+
+
+def selected(plan: Plan, only: Sequence[str]) -> set[str]:
+    """Ids of the runs whose points agree with a value of every key in `only`, as asked or as run.
+
+    Those of other shards are among them: a shard may have none. Raises UserError where the sweep has none.
+    """
+    wanted, points = parse_point_filter(only), (plan.whole or plan).points
+    labelled = as_labelled(wanted, plan.labels)
+    found = {
+        point.config.run_id
+        for point in points
+        if all(_has(point, key, [*wanted[key], *labelled[key]]) for key in wanted)
+    }
+    if only and not found:
+        raise UserError(f"only {' '.join(only)}: no point of {plan.name} matches")
+    return found
+
+
+def _has(point: Point, key: str, values: Sequence[Value]) -> bool:
+    return point.value_of(key) in values or getattr(point.config, key, None) in values

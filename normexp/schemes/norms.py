@@ -1,0 +1,120 @@
+"""The table of norms: what each computes, where it is from, and what a network with it may rely on.
+
+The modules of the package's own rows stand in `normexp.model.norms`; a row of a plugin makes its own.
+
+A table of named rows, to which a plugin adds its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from normexp.config.run import RunConfig
+
+
+Row = TypeVar("Row")
+
+NAME = re.compile(r"[a-z][a-z0-9_]{0,31}\Z")
+RESERVED = ("none", "auto")
+"""Words that a key understands by itself."""
+
+
+class Registry(Mapping[str, Row], Generic[Row]):
+    """Rows in the order in which they came; each knows the `origin` that added it, "" for those of the package."""
+
+    def __init__(self, noun: str, rows: Mapping[str, Row]) -> None:
+        self.noun = noun
+        self._rows = dict(rows)
+        self._origins: dict[str, str] = {}
+
+    def __getitem__(self, name: str) -> Row:
+        return self._rows[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def origin(self, name: str) -> str:
+        """What added the row: "" for the package itself and for names that it does not have."""
+        return self._origins.get(name, "")
+
+    def check(self, name: str, origin: str) -> None:
+        """Raise ValueError where `origin` may not add a row of this name."""
+        if not NAME.match(name) or name in RESERVED:
+            raise ValueError(f"a name is up to 32 small letters, digits and _, and none of {', '.join(RESERVED)}")
+        if name in self._rows and self.origin(name) != origin:
+            raise ValueError("is there already: choose another name")
+
+    def add(self, name: str, row: Row, origin: str) -> None:
+        """Add a row, or replace the one of the same name and origin. Raises ValueError, see `check`."""
+        self.check(name, origin)
+        self._rows[name], self._origins[name] = row, origin
+
+    def remove(self, origin: str) -> None:
+        """Take away the rows that `origin` added."""
+        for name in [name for name, owner in self._origins.items() if owner == origin]:
+            del self._rows[name], self._origins[name]
+
+
+class Reading:
+    """A run of which the declared keys alone can be read. Raises AttributeError for any other."""
+
+    def __init__(self, run: RunConfig, keys: frozenset[str]) -> None:
+        self._values = {key: getattr(run, key) for key in keys}
+
+    def __getattr__(self, key: str) -> Any:
+        try:
+            return self.__dict__["_values"][key]
+        except KeyError:
+            raise AttributeError(f"reads the key {key!r}: name it in keys=frozenset({{{key!r}}})") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Norm:
+    """A row. `causal`: the output at a token depends on that token alone. `keys`: what it reads of a run.
+
+    `make(width, run)` gives a fresh torch module over the last axis, of `width` features; only plugins set it. Of the
+    run it can read the declared keys alone, since a run's identity rests on them.
+    """
+
+    help: str
+    source: str
+    causal: bool = True
+    keys: frozenset[str] = frozenset({"eps"})
+    make: Callable[[int, Reading], Any] | None = None
+
+
+NORMS: Registry[Norm] = Registry(
+    "norm",
+    {
+        "ln": Norm(
+            help="g (x - mean) / sqrt(var + eps) + b, biased variance",
+            source="Ba et al. 2016, arXiv 1607.06450, equation 4",
+        ),
+        "rms": Norm(
+            help="g x / sqrt(mean(x^2) + eps)",
+            source="Zhang and Sennrich 2019, arXiv 1910.07467, equation 4",
+        ),
+        "bn": Norm(
+            help="per feature over batch and positions, so later tokens too; running statistics in evaluation",
+            source="Ioffe and Szegedy 2015, arXiv 1502.03167, algorithms 1 and 2",
+            causal=False,
+        ),
+        "dyt": Norm(
+            help="g tanh(a x) + b, one learned a from dyt_alpha; no statistics",
+            source="Zhu et al. 2025, arXiv 2503.10622; jiachenzhu/DyT, dynamic_tanh.py",
+            keys=frozenset({"dyt_alpha"}),
+        ),
+        "scale": Norm(
+            help="g x / sqrt(|x|^2 + d eps), one learned scalar g from sqrt(d)",
+            source="Nguyen and Salazar 2019, arXiv 1910.05895",
+        ),
+    },
+)
+"""Name to row. `none` is no norm at all, and no row."""

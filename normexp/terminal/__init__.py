@@ -1,0 +1,1 @@
+"""What commands print: live views and console tables."""

@@ -1,1 +1,0 @@
-"""What is shown of a sweep: tables, texts, figures, the live view."""

@@ -1,1 +1,0 @@
-"""Documents: a page as blocks, as Markdown and as HTML; the page of a sweep, and the report of claims."""
