@@ -6,8 +6,7 @@ normexp sweep examples/l1_norm.yaml --plugin examples/l1_norm.py
 import torch
 from torch import Tensor, nn
 
-from normexp.schemes.norms import Norm, Reading
-from normexp.schemes.schemes import Scale, Scheme, everywhere
+from normexp.schemes import Norm, Reading, Scale, Scheme, everywhere
 
 
 class L1Norm(nn.Module):

@@ -9,7 +9,7 @@ import torch
 from normexp.config import plugins
 from normexp.config.run import RunConfig
 from normexp.model.network import build
-from normexp.schemes.schemes import SCHEMES, Site
+from normexp.schemes import SCHEMES, Site
 from normexp.training.loop import train
 
 

@@ -5,8 +5,6 @@ when they are first used, so that `import normexp` costs nothing.
 """
 
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -30,30 +28,18 @@ __all__ = [
 ]
 
 _HOMES = {
-    "RunConfig": "normexp.run",
+    "RunConfig": "normexp.config.run",
     **dict.fromkeys(("ConfigWarning", "UserError"), "normexp.errors"),
     **dict.fromkeys(("Outcome", "RunRecord", "Status"), "normexp.records.record"),
     **dict.fromkeys(("SweepResult", "load", "run", "sweep"), "normexp.api"),
 }
 
 
-class _Package(ModuleType):
-    """The package's names, found when they are asked for.
-
-    Two of them, `run` and `sweep`, are also those of modules, which an import would put in their place.
-    """
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in _HOMES:
-            raise AttributeError(f"module 'normexp' has no attribute {name!r}")
-        return getattr(importlib.import_module(_HOMES[name]), name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _HOMES and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *__all__})
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'normexp' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
 
 
-sys.modules[__name__].__class__ = _Package
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -29,7 +29,7 @@ from normexp.execution.worker import Job
 from normexp.records.execution_path import ExecutionPath, requested
 from normexp.records.record import RunRecord
 from normexp.report import report as reports
-from normexp.report.report import Report
+from normexp.report.contents import Report
 from normexp.runner.run_selection import Options
 from normexp.runner.sweep import Listener, check_memory, check_tasks, run_sweep
 from normexp.storage import RESULTS

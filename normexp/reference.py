@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from normexp.analysis.tables import TextTable
-from normexp.config.keys import Key, Value, as_typed
+from normexp.config.keys import Key, as_typed
 from normexp.config.run import KEYS
 from normexp.errors import EXIT_OK, EXIT_RUNS_FAILED, EXIT_USAGE, UserError
 from normexp.records.outcome import RULES
+from normexp.schemes.network_config import Value
 from normexp.terminal import models as tables
 
 END = "<!-- end -->"

@@ -12,8 +12,8 @@ from pathlib import Path
 from normexp.claims import evaluate
 from normexp.claims.claim import Kind, Verdict
 from normexp.claims.files import choose
+from normexp.claims.verdict_text import measured
 from normexp.report.markdown import escape
-from normexp.terminal.claims import measured
 
 
 @functools.cache

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from normexp.config.axes import Axis, build, listed
-from normexp.config.keys import Value
 from normexp.config.run import KEYS
+from normexp.schemes.network_config import Value
 
 
 def made(builder: str, name: str, *numbers: str) -> Axis:

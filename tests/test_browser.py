@@ -16,8 +16,8 @@ from normexp.analysis.cells import summarize
 from normexp.analysis.conclusions import conclusion
 from normexp.analysis.tables import pivot
 from normexp.report import sweep_page
+from normexp.report.contents import Report
 from normexp.report.html import html
-from normexp.report.report import Report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 HOSTILE = "<img src=http://127.0.0.1:9/x onerror=alert(1)></script><script>document.title='taken'</script>"

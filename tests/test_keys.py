@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from normexp.config.keys import Key, Value
+from normexp.config.keys import Key
 from normexp.config.run import KEYS
+from normexp.schemes.network_config import Value
 
 
 @pytest.mark.parametrize(

@@ -23,17 +23,16 @@ from normexp.analysis.tables import cell_table, pivot
 from normexp.commands import probe
 from normexp.config import grid, overrides, sweep_file
 from normexp.config import plan as only
-from normexp.config.keys import Value
 from normexp.config.labels import Labels, exact_text, value_text
-from normexp.config.plan import Pivot, Plan
+from normexp.config.plan import Pivot, Plan, selected
 from normexp.plots.chart import Map
 from normexp.plots.choice import Choice
 from normexp.plots.drawing import draw
 from normexp.plots.kinds import compute
 from normexp.records.record import RunRecord
 from normexp.report import export, sweep_page
-from normexp.report.report import Report
-from normexp.runner.run_selection import selected
+from normexp.report.contents import Report
+from normexp.schemes.network_config import Value
 from normexp.terminal import compare as views_of_compare
 from normexp.terminal import live
 

@@ -89,8 +89,8 @@ class TestData:
             "program/compiled/kernels/*.h",
             "texts/*/claims.yaml",
             "texts/*/sweeps/*.yaml",
-            "views/pages/page.css",
-            "views/pages/page.js",
+            "report/page.css",
+            "report/page.js",
         ]
 
     @pytest.mark.parametrize(

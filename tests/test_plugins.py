@@ -20,8 +20,8 @@ from normexp.config.run import RunConfig
 from normexp.errors import UserError
 from normexp.report import claims_report, shards
 from normexp.report.markdown import markdown
+from normexp.schemes import SCHEMES
 from normexp.schemes.norms import NORMS, Registry
-from normexp.schemes.schemes import SCHEMES
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "l1_norm.py"
 TINY = "width: 8, hidden: 8, heads: 2, vocab: 8, order: 1, depth: 2, steps: 3, batch: 4"
@@ -116,79 +116,79 @@ BAD = {
     "raise SystemExit(3)": "x.py:1: SystemExit: 3",
     "x = 1": "adds nothing: write NORMS",
     "NORMS = [1]": "NORMS is not a dict",
-    "NORMS = {'a': 1}": "NORMS['a'] is of type int: write normexp.schemes.norms.Norm(...)",
-    "from normexp.schemes.norms import Norm\nNORMS = {'a': Norm(help='', source='')}": "norm 'a': its row has no make",
-    "from normexp.schemes.norms import Norm\nNORMS = {'a': Norm(help='', source='', make=lambda w, r: 3)}": "make gave a int",
-    "from normexp.schemes.norms import Norm\nNORMS = {'a': Norm(help='', source='', make=lambda w: 3)}": (
+    "NORMS = {'a': 1}": "NORMS['a'] is of type int: write normexp.schemes.Norm(...)",
+    "from normexp.schemes import Norm\nNORMS = {'a': Norm(help='', source='')}": "norm 'a': its row has no make",
+    "from normexp.schemes import Norm\nNORMS = {'a': Norm(help='', source='', make=lambda w, r: 3)}": "make gave a int",
+    "from normexp.schemes import Norm\nNORMS = {'a': Norm(help='', source='', make=lambda w: 3)}": (
         "norm 'a': make takes (w), and is called with (width, run): write lambda width, run: ..."
     ),
-    "from normexp.schemes.norms import Norm\nclass A:\n    def __init__(self, eps, *, width): ...\n"
+    "from normexp.schemes import Norm\nclass A:\n    def __init__(self, eps, *, width): ...\n"
     "NORMS = {'a': Norm(help='', source='', make=A)}": (
         "norm 'a': make takes (eps, *, width), and is called with (width, run)"
     ),
-    "from normexp.schemes.norms import Norm\nNORMS = {'a': Norm(help='', source='', make=3)}": (
+    "from normexp.schemes import Norm\nNORMS = {'a': Norm(help='', source='', make=3)}": (
         "norm 'a': make is 3, which cannot be called: write lambda width, run: ..."
     ),
-    "from normexp.schemes.norms import Norm\nNORMS = {'a': Norm(help='', source='', keys='eps', make=3)}": (
+    "from normexp.schemes import Norm\nNORMS = {'a': Norm(help='', source='', keys='eps', make=3)}": (
         "norm 'a': keys is the text 'eps': write frozenset({'eps'})"
     ),
-    "from normexp.schemes.norms import Norm\nimport torch\nclass A(torch.nn.Module):\n    def forward(self): ...\n"
+    "from normexp.schemes import Norm\nimport torch\nclass A(torch.nn.Module):\n    def forward(self): ...\n"
     "NORMS = {'a': Norm(help='', source='', make=lambda width, run: A())}": (
         "norm 'a': its module's forward takes (), and is called with (x): write lambda x: ..."
     ),
-    "from normexp.schemes.schemes import *\n"
+    "from normexp.schemes import *\n"
     "SCHEMES = {'s': Scheme(doors=lambda: frozenset(), final_norm=False, help='', source='')}": (
         "scheme 's': doors takes (), and is called with (site): write lambda site: ..."
     ),
-    "from normexp.schemes.schemes import *\n"
+    "from normexp.schemes import *\n"
     "SCHEMES = {'s': Scheme(doors=lambda site: 'before', final_norm=False, help='', source='')}": (
         "scheme 's': doors gave 'before' at Site(layer=1"
     ),
-    "from normexp.schemes.schemes import *\n"
+    "from normexp.schemes import *\n"
     "SCHEMES = {'s': Scheme(doors=everywhere(), final_norm=False, help='', source='', skip=Scale(lambda: 1))}": (
         "scheme 's': the value of the scale skip takes (), and is called with (site): write lambda site: ..."
     ),
-    "from normexp.schemes.schemes import *\n"
+    "from normexp.schemes import *\n"
     "SCHEMES = {'s': Scheme(doors=everywhere(), final_norm=False, help='', source='', gains={'v': lambda: 1})}": (
         "scheme 's': the gain of 'v' takes (), and is called with (depth): write lambda depth: ..."
     ),
-    "from normexp.schemes.schemes import *\n"
+    "from normexp.schemes import *\n"
     "SCHEMES = {'s': Scheme(doors=everywhere(), final_norm=False, help='', source='', gains=['v'])}": (
         "scheme 's': gains is ['v']: write a dict of role and lambda depth: ..."
     ),
-    "from normexp.schemes.norms import Norm\nNORMS = {'a': Norm(help='', source='', make=lambda w, r: r.heads)}": (
+    "from normexp.schemes import Norm\nNORMS = {'a': Norm(help='', source='', make=lambda w, r: r.heads)}": (
         "norm 'a': x.py:2: AttributeError: reads the key 'heads': name it in keys"
     ),
-    "from normexp.schemes.norms import Norm\nNORMS = {'a': Norm(help='', source='', keys={'head'}, make=print)}": (
+    "from normexp.schemes import Norm\nNORMS = {'a': Norm(help='', source='', keys={'head'}, make=print)}": (
         "norm 'a': keys: head: it may read depth, norm"
     ),
-    "from normexp.schemes.schemes import *\n"
+    "from normexp.schemes import *\n"
     "SCHEMES = {'s': Scheme(doors=lambda s: s.values['lr'], final_norm=False, help='', source='')}": (
         "scheme 's': reads the key 'lr': name it in keys=frozenset({'lr'})"
     ),
-    "from normexp.schemes.norms import Norm\nimport torch\n"
+    "from normexp.schemes import Norm\nimport torch\n"
     "NORMS = {'a': Norm(help='', source='', make=lambda w, r: torch.nn.Linear(w, 3))}": (
         "norm 'a': its module gave (2, 3, 3) for an input (2, 3, 8): write a norm that keeps the shape"
     ),
-    "from normexp.schemes.schemes import *\n"
+    "from normexp.schemes import *\n"
     "SCHEMES = {'s': Scheme(doors=everywhere(), final_norm=False, help='', source='', skip=2.0, gains={'zz': abs})}": (
         "scheme 's': skip, gains of 'zz': write scales as Scale(...)"
     ),
-    "from normexp.schemes.schemes import *\n"
+    "from normexp.schemes import *\n"
     "SCHEMES = {'s': Scheme(doors=everywhere(), final_norm=False, help='', source='', keys=frozenset({'lr'}))}": (
         "scheme 's': keys: lr: it may read depth, norm"
     ),
-    "from normexp.schemes.norms import Norm\nNORMS = {'ln': Norm(help='', source='')}": "norm 'ln': is there already",
-    "from normexp.schemes.norms import Norm\nNORMS = {'A b': Norm(help='', source='')}": "norm 'A b': a name is up to 32",
-    "from normexp.schemes.schemes import *\n"
+    "from normexp.schemes import Norm\nNORMS = {'ln': Norm(help='', source='')}": "norm 'ln': is there already",
+    "from normexp.schemes import Norm\nNORMS = {'A b': Norm(help='', source='')}": "norm 'A b': a name is up to 32",
+    "from normexp.schemes import *\n"
     "SCHEMES = {'s': Scheme(doors=everywhere('top'), final_norm=False, help='', source='')}": (
         "scheme 's': opens top: doors are before"
     ),
-    "from normexp.schemes.schemes import *\n"
+    "from normexp.schemes import *\n"
     "SCHEMES = {'s': Scheme(doors=everywhere(), final_norm=False, help='', source='', skip=Scale(lambda s: 1 / 0))}": (
         "scheme 's': x.py:2: ZeroDivisionError"
     ),
-    "from normexp.schemes.schemes import *\n"
+    "from normexp.schemes import *\n"
     "SCHEMES = {'s': Scheme(doors=everywhere(), final_norm=False, help='', source='', skip=constant(float('nan')))}": (
         "scheme 's': skip is nan at Site(layer=1"
     ),
@@ -276,7 +276,7 @@ def test_a_plugin_can_be_used_for_a_while() -> None:
 
 def test_a_fault_in_a_plugins_own_lines_is_told_as_its_own() -> None:
     text = (
-        "from torch import nn\nfrom normexp.schemes.norms import Norm\nclass Bad(nn.Module):\n"
+        "from torch import nn\nfrom normexp.schemes import Norm\nclass Bad(nn.Module):\n"
         "    def forward(self, x):\n        return x if x.shape[-1] == 8 else [][1]\n"
         "NORMS = {'bad': Norm(help='', source='', make=lambda width, run: Bad())}"
     )

@@ -14,8 +14,8 @@ from normexp.analysis.conclusions import conclusion
 from normexp.analysis.tables import pivot
 from normexp.records.record import Traces
 from normexp.report import sweep_page
+from normexp.report.contents import Report
 from normexp.report.page import Commands, Folded, Grid, Heading
-from normexp.report.report import Report
 from normexp.report.sweep_page import MOST_POINTS, run_curve, thinned
 
 PLAN = records.plan({"position": ["pre", "post"], "lr": [1e-3, 1e-2, 0.1]})

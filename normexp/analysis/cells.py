@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from normexp.analysis import frames
 from normexp.analysis.sensitivity import half_interval
-from normexp.config.keys import Value
 from normexp.config.plan import Plan, Point
 from normexp.records.record import FAILED, REFERENCES, SURVIVED, Losses, Outcome, Status
+from normexp.schemes.network_config import Value
 
 if TYPE_CHECKING:
     import pandas as pd

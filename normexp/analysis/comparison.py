@@ -15,11 +15,11 @@ from typing import Any
 from normexp.analysis.cells import Cell, Run, final_loss, losses_of, result_word
 from normexp.analysis.pairing import Pair, Pairing, Side, Values, pairing
 from normexp.analysis.sensitivity import half_interval
-from normexp.config.keys import Value
 from normexp.config.labels import Labels
 from normexp.config.plan import SEED
 from normexp.config.run import KEYS
 from normexp.records.record import SURVIVED, Status
+from normexp.schemes.network_config import Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

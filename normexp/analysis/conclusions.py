@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from normexp.analysis.cells import Cell, Run, best, cells, fraction, shared, twins
 from normexp.analysis.tables import joined_text
-from normexp.config.keys import Value
 from normexp.config.labels import Labels, listed, loss_text, plural, range_text
 from normexp.config.plan import LABEL, Plan
 from normexp.records.outcome import MUCH
 from normexp.records.record import FAILED, Outcome, Status
+from normexp.schemes.network_config import Value
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,11 +9,11 @@ from normexp.analysis import stability_edges
 from normexp.analysis.stability_edges import AXES, Edge, Number, Question, Share
 from normexp.config import grid
 from normexp.config.axes import listed
-from normexp.config.keys import Value
 from normexp.config.plan import SEED, Pivot, Plan, Point
 from normexp.config.run import RunConfig
 from normexp.errors import UserError
 from normexp.records.record import Outcome, RunRecord
+from normexp.schemes.network_config import Value
 
 Place = tuple[Value, ...]
 """A cell: its label, and its value of every other axis."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from normexp.config.keys import Value
 from normexp.config.labels import Labels, loss_text
 from normexp.config.run import KEYS, RunConfig
 from normexp.records.record import Outcome, RunRecord
+from normexp.schemes.network_config import Value
 
 
 def story(record: RunRecord, others: Iterable[RunRecord]) -> list[str]:

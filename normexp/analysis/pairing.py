@@ -12,12 +12,13 @@ from itertools import product
 
 from normexp.analysis.cells import Run
 from normexp.analysis.frames import rows, runs
-from normexp.config.keys import Value, near_to
+from normexp.config.keys import near_to
 from normexp.config.labels import Labels, values_text
 from normexp.config.plan import LABEL, SEED, Plan, Point
 from normexp.config.run import KEYS
 from normexp.errors import UserError
 from normexp.records.record import RunRecord
+from normexp.schemes.network_config import Value
 
 Values = Mapping[str, Value]
 

@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from normexp.config.keys import Value
+from normexp.schemes.network_config import Value
 
 
 def half_interval(values: Sequence[float]) -> float:

@@ -15,11 +15,12 @@ from enum import StrEnum
 from itertools import pairwise
 
 from normexp.config.groups import Group
-from normexp.config.keys import Key, Value
+from normexp.config.keys import Key
 from normexp.config.labels import exact_text
 from normexp.config.run import KEYS
 from normexp.config.sweep_file import Sweep
 from normexp.errors import UserError
+from normexp.schemes.network_config import Value
 
 Number = int | float
 Seen = Mapping[Number, bool | None]

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 from normexp.analysis.cells import Cell, Run, best_first, cells, final_loss, result_word, shared
 from normexp.analysis.frames import COUNTS
 from normexp.analysis.frames import rows as rows_of
-from normexp.config.keys import Value, is_number
+from normexp.config.keys import is_number
 from normexp.config.labels import ALONE, Labels, heading, listed, loss_text, plural, range_text, values_text
 from normexp.config.plan import LABEL, Plan, Published
 from normexp.records.record import REFERENCES, Outcome, Status
+from normexp.schemes.network_config import Value
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,10 +8,10 @@ from types import MappingProxyType
 from typing import cast
 
 from normexp.claims.claim import Calculation, Finding
-from normexp.texts.article.calculations import CALCULATIONS as ARTICLE
-from normexp.texts.papers.calculations import CALCULATIONS as PAPERS
 
-TEXTS: Mapping[str, Mapping[str, Calculation]] = MappingProxyType({"article": ARTICLE, "papers": PAPERS})
+TEXTS: Mapping[str, Mapping[str, Calculation]] = MappingProxyType(
+    {name: import_module(f"normexp.texts.{name}.calculations").CALCULATIONS for name in ("article", "papers")}
+)
 """The folder of a text in `normexp.texts` to its table of calculations."""
 COMPUTED: Mapping[str, Calculation] = MappingProxyType(
     {name: row for rows in TEXTS.values() for name, row in rows.items()}

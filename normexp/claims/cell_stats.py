@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from normexp.analysis import frames
 from normexp.analysis.sensitivity import half_interval
 from normexp.claims.claim import Finding, Selection
-from normexp.config.keys import Value
 from normexp.config.labels import Labels, loss_text, plural, range_text
 from normexp.config.run import KEYS
 from normexp.records.outcome import MUCH
 from normexp.records.record import Outcome, Status
+from normexp.schemes.network_config import Value
 
 if TYPE_CHECKING:
     import pandas as pd

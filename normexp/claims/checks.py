@@ -25,9 +25,9 @@ from normexp.analysis.sensitivity import Scan, ScannedRun, distinct_runs, mean_l
 from normexp.claims import cell_stats as of
 from normexp.claims.cell_stats import LOSS, Cell, ends_text, lead, measure_text, selection_text, side_names, spread_text
 from normexp.claims.claim import NOTHING, Finding, Selection
-from normexp.config.keys import Value
 from normexp.config.labels import listed, plural, range_text
 from normexp.records.record import Outcome
+from normexp.schemes.network_config import Value
 
 if TYPE_CHECKING:
     import pandas as pd

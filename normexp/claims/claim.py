@@ -27,8 +27,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from normexp.config.keys import Value
 from normexp.config.labels import listed
+from normexp.schemes.network_config import Value
 
 Selection = Mapping[str, tuple[Value, ...]]
 """Points of a sweep: those whose value of each key (as asked for) is one of these."""

@@ -19,10 +19,9 @@ from normexp.config import plugins
 from normexp.config.groups import scaled_values
 from normexp.config.keys import as_typed
 from normexp.config.labels import exact_text
-from normexp.config.plan import LABEL, Plan
+from normexp.config.plan import LABEL, Plan, selected
 from normexp.config.run import KEYS, RunConfig
 from normexp.errors import UserError
-from normexp.runner.run_selection import selected
 
 
 def judged(

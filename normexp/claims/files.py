@@ -6,14 +6,13 @@ import difflib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from normexp import texts
 from normexp.claims.claim import Claim, ClaimFile
 from normexp.claims.parser import load
 from normexp.config.yaml_file import nearest
 from normexp.errors import UserError
 from normexp.storage import RESULTS
 
-FOLDER = Path(texts.__file__).parent
+FOLDER = Path(__file__).parents[1] / "texts"
 DEFAULT = "article"
 
 

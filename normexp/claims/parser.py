@@ -17,13 +17,14 @@ from normexp.claims.claim import Citation, Claim, ClaimFile, Kind, Selection, Wo
 from normexp.claims.measures import MEASURES, OF_ROW
 from normexp.config.axes import Axis
 from normexp.config.groups import read_axis, read_value
-from normexp.config.keys import Key, Value
+from normexp.config.keys import Key
 from normexp.config.labels import plural
 from normexp.config.run import KEYS
 from normexp.config.sweep_file import LONGEST_NAME, bad_name, text_of
 from normexp.config.yaml_file import Entry, Notes, Source, is_null, nearest
 from normexp.errors import UserError
 from normexp.records.record import Outcome
+from normexp.schemes.network_config import Value
 
 MAX_VALUES = 1000
 """Values of a key that a claim may choose runs by."""

@@ -16,12 +16,12 @@ import typer
 from normexp.commands import options as common
 from normexp.commands.network import one_network
 from normexp.config import feasibility
-from normexp.config.keys import Value
 from normexp.config.labels import values_text
 from normexp.config.overrides import read_overrides
 from normexp.config.run import RunConfig
 from normexp.config.yaml_file import Notes
 from normexp.errors import UserError
+from normexp.schemes.network_config import Value
 
 if TYPE_CHECKING:
     from normexp.records.measurements import Rounds, Timing

@@ -11,10 +11,11 @@ from typing import Annotated, Any
 import typer
 
 from normexp.commands import options as common
-from normexp.config.keys import Value, with_point
+from normexp.config.keys import with_point
 from normexp.config.presets import SETTINGS
 from normexp.config.run import KEYS
 from normexp.errors import UserError
+from normexp.schemes.network_config import Value
 
 OWN_NAMES = {"depth": "layers"}
 """Run keys that this command also calls otherwise."""

@@ -170,6 +170,6 @@ def _execute(search: Search, plan: Plan, stored: Mapping[str, RunRecord], option
 
 
 def _write(store: Store, search: Search, records: Mapping[str, RunRecord]) -> None:
-    from normexp.plots.edges import write
+    from normexp.report.edge_report import write
 
     write(store, search, records)

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from normexp.config import feasibility, grid, sweep_file
-from normexp.config.keys import Value
 from normexp.config.overrides import Override, read_overrides
 from normexp.config.run import RunConfig
 from normexp.config.yaml_file import Notes
 from normexp.errors import UserError
+from normexp.schemes.network_config import Value
 
 SUFFIXES = (".yaml", ".yml")
 

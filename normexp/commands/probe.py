@@ -15,7 +15,6 @@ import typer
 
 from normexp.commands import options as common
 from normexp.config import grid, sweep_file
-from normexp.config.keys import Value
 from normexp.config.labels import heading, plural
 from normexp.config.overrides import read_overrides, slug
 from normexp.config.plan import SEED, Plan, Point
@@ -23,6 +22,7 @@ from normexp.config.run import KEYS
 from normexp.config.yaml_file import Notes, nearest
 from normexp.errors import UserError
 from normexp.records.measurements import QUANTITIES
+from normexp.schemes.network_config import Value
 
 if TYPE_CHECKING:
     from normexp.analysis.measured_tables import Profile

@@ -1,1 +1,1 @@
-"""The description of runs and sweeps: keys, one run and its identity, axes and grids, the plan, and the YAML that describes them."""
+"""What is asked for: keys, a run and its identity, axes, grids, the plan, and the YAML that describes them."""

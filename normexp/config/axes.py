@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from normexp.config.keys import Key, Value
+from normexp.config.keys import Key
+from normexp.schemes.network_config import Value
 
 BUILDERS = {"logspace": "[first, last, count]", "linspace": "[first, last, count]", "range": "[start, stop, step]"}
 """Names of the axis builders, and the three numbers that each takes."""

@@ -18,11 +18,11 @@ import numpy.typing as npt
 from normexp.config.axes import Axis
 from normexp.config.conditions import AUTO_READS, applying
 from normexp.config.groups import Group
-from normexp.config.keys import Value
 from normexp.config.labels import values_text
 from normexp.config.run import INTERACTING, KEYS, RunConfig
 from normexp.config.yaml_file import bounded
 from normexp.errors import UserError
+from normexp.schemes.network_config import Value
 
 FREE = tuple(name for name in KEYS if name not in INTERACTING)
 """Keys that change nothing but themselves."""

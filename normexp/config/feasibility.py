@@ -12,7 +12,6 @@ from itertools import product
 from normexp.config.conditions import attends, block_norm, norms_in_use
 from normexp.config.keys import as_typed
 from normexp.config.run import RunConfig
-from normexp.data.tasks import BATCHES_A_BLOCK
 from normexp.errors import UserError, at_most
 from normexp.schemes.schemes import SCHEMES
 
@@ -177,3 +176,6 @@ def least_bytes(run: RunConfig) -> int:
     per_token = run.depth * (2 * run.width + run.hidden) * (4 if run.dtype == "float32" else 2) + 4 * run.vocab
     drawn = 16 * BATCHES_A_BLOCK * (run.seq_len + 1)  # random numbers and tokens, 8 bytes each
     return 4 * states * parameters + run.batch * (run.seq_len * per_token + drawn)
+
+
+BATCHES_A_BLOCK = 64

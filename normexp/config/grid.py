@@ -15,12 +15,13 @@ from normexp.config import counting, feasibility
 from normexp.config.counting import FREE, Count, Structure, Structures
 from normexp.config.feasibility import MOST_TOLD
 from normexp.config.groups import Group
-from normexp.config.keys import Value, as_typed
+from normexp.config.keys import as_typed
 from normexp.config.labels import Labels, plural
 from normexp.config.plan import SEED, Exclusion, Plan, Point, Published
 from normexp.config.run import KEYS, RunConfig
 from normexp.config.sweep_file import Sweep, parse
 from normexp.errors import UserError, at_most
+from normexp.schemes.network_config import Value
 
 
 @dataclass(slots=True)

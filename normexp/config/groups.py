@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import yaml
 
 from normexp.config.axes import BUILDERS, Axis, build, listed
-from normexp.config.keys import Key, Value, near_to
+from normexp.config.keys import Key, near_to
 from normexp.config.run import KEYS
 from normexp.config.yaml_file import Entry, Source, is_null, is_quoted, kind, nearest
+from normexp.schemes.network_config import Value
 
 LONGEST = 200
 """Characters of the longest text that can be a value."""

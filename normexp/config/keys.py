@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-Value = int | float | bool | str
-"""What a resolved key holds."""
+from normexp.schemes.network_config import Value
 
 _INT = re.compile(r"[+-]?(0|[1-9][0-9]*)\Z")
 _FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\Z")

@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 
-from normexp.config.keys import Value, as_typed
+from normexp.config.keys import as_typed
+from normexp.schemes.network_config import Value
 
 DIGITS: Mapping[str, int] = {"lr": 3}
 """Significant digits of a key's values, where these digits tell its values apart."""

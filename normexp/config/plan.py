@@ -12,11 +12,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from normexp.config.keys import Value, with_point
+from normexp.config.keys import with_point
 from normexp.config.labels import Labels
 from normexp.config.run import KEYS, RunConfig
 from normexp.config.yaml_file import nearest
 from normexp.errors import UserError
+from normexp.schemes.network_config import Value
 
 LABEL = "label"
 """What stands among the keys of a point for its label."""
@@ -201,3 +202,24 @@ def parse_point_filter(texts: Sequence[str]) -> dict[str, list[Value]]:
 def as_labelled(wanted: Mapping[str, Sequence[Value]], labels: Labels) -> dict[str, list[Value]]:
     """The values that were asked for, each a value itself or the label that tables print for one."""
     return {key: [one for value in values for one in labels.matching(key, value)] for key, values in wanted.items()}
+
+
+def selected(plan: Plan, only: Sequence[str]) -> set[str]:
+    """Ids of the runs whose points agree with a value of every key in `only`, as asked or as run.
+
+    Those of other shards are among them: a shard may have none. Raises UserError where the sweep has none.
+    """
+    wanted, points = parse_point_filter(only), (plan.whole or plan).points
+    labelled = as_labelled(wanted, plan.labels)
+    found = {
+        point.config.run_id
+        for point in points
+        if all(_has(point, key, [*wanted[key], *labelled[key]]) for key in wanted)
+    }
+    if only and not found:
+        raise UserError(f"only {' '.join(only)}: no point of {plan.name} matches")
+    return found
+
+
+def _has(point: Point, key: str, values: Sequence[Value]) -> bool:
+    return point.value_of(key) in values or getattr(point.config, key, None) in values

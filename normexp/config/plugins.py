@@ -1,7 +1,7 @@
 """Norms and schemes from a user's Python file.
 
-A plugin is a file with a table NORMS (name to `normexp.schemes.norms.Norm`, with `make`), a table SCHEMES (name to
-`normexp.schemes.schemes.Scheme`), or both. Its text travels to every worker, and its hash is part of the id of each run that
+A plugin is a file with a table NORMS (name to `normexp.schemes.Norm`, with `make`), a table SCHEMES (name to
+`normexp.schemes.Scheme`), or both. Its text travels to every worker, and its hash is part of the id of each run that
 uses one of its rows; what it imports is not. It is run as a program of the user's own: only files named by the user are
 ever loaded.
 """
@@ -9,6 +9,7 @@ ever loaded.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import inspect
 import math
 import shlex
@@ -23,8 +24,8 @@ from typing import Any
 
 from normexp.config.run import INTERACTING, KEYS, RunConfig
 from normexp.errors import UserError
+from normexp.schemes import DOORS, ROLES, SCHEMES, Scale, Scheme
 from normexp.schemes.norms import NORMS, Norm, Reading, Registry
-from normexp.schemes.schemes import DOORS, ROLES, SCHEMES, Scale, Scheme
 
 TRIED_DEPTHS = (1, 3, 20)
 TRIED_WIDTH = 8
@@ -47,6 +48,9 @@ def digest(text: bytes) -> str:
     """What a plugin is known by."""
     return hashlib.sha256(text).hexdigest()[:16]
 
+
+FORMER_MODULES = {"normexp.norms": "normexp.schemes.norms"}
+"""Modules that plugins imported from in older versions. A stored plugin keeps its text: its hash is in run ids."""
 
 _loaded: dict[str, Plugin] = {}
 
@@ -122,6 +126,8 @@ def using(plugin: Plugin) -> Iterator[None]:
 
 def _run(plugin: Plugin, module: types.ModuleType) -> None:
     module.__file__ = plugin.path
+    for former, today in FORMER_MODULES.items():
+        sys.modules.setdefault(former, importlib.import_module(today))
     try:
         exec(compile(plugin.text.removeprefix("\ufeff"), plugin.path, "exec"), module.__dict__)
     except SyntaxError as fault:
@@ -149,7 +155,7 @@ def _rows(plugin: Plugin, module: types.ModuleType, attribute: str, kind: type) 
         raise UserError(f"{plugin.path}: {attribute} is not a dict of names and rows")
     for name, row in table.items():
         if not isinstance(row, kind):
-            wanted = f"{kind.__module__}.{kind.__name__}"
+            wanted = f"normexp.schemes.{kind.__name__}"
             raise UserError(
                 f"{plugin.path}: {attribute}[{name!r}] is of type {type(row).__name__}: write {wanted}(...)"
             )

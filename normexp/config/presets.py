@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from normexp.config.keys import Value
+from normexp.schemes.network_config import Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

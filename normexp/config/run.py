@@ -26,8 +26,9 @@ from normexp.config.conditions import (
     keys_of_rows,
     needs_final_norm,
 )
-from normexp.config.keys import Key, Value
+from normexp.config.keys import Key
 from normexp.errors import UserError
+from normexp.schemes.network_config import Value
 from normexp.schemes.norms import NORMS
 from normexp.schemes.schemes import SCHEMES, first_like
 
@@ -258,3 +259,26 @@ def _run_id(run: RunConfig, *plugins: str) -> str:
     text = json.dumps(same.identity(), sort_keys=True, allow_nan=False)
     slug = f"d{same.depth}-{same.norm}-{same.position}-{same.mixer}-lr{same.lr:.3g}-w{same.warmup}-s{same.seed}"
     return f"{slug}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+class UnknownRow(ValueError):
+    """A stored config names a norm or scheme that no table has."""
+
+
+def config_from(stored: Mapping[str, Any]) -> RunConfig:
+    """A stored config; keys younger than it take their neutral value. Raises ValueError for bad keys or values."""
+    unknown = sorted(set(stored) - set(KEYS))
+    if unknown:
+        raise ValueError(f"unknown keys {', '.join(unknown)}: written by a newer normexp?")
+    values: dict[str, Value] = {name: stored.get(name, key.neutral) for name, key in KEYS.items()}
+    for name, table in (("norm", NORMS), ("final_norm", NORMS), ("position", SCHEMES)):
+        if isinstance(values[name], str) and values[name] not in (*table, "none", "auto"):
+            raise UnknownRow(f"{name} {values[name]!r} is of a plugin: give its file with --plugin FILE.py")
+    garbled = any(isinstance(value, list | dict) for value in values.values())
+    return (_config.__wrapped__ if garbled else _config)(*values.values())
+
+
+@functools.lru_cache(maxsize=2**15, typed=True)
+def _config(*values: Value) -> RunConfig:
+    """Of the values of all keys, in order: a command meets a stored config in the manifest, and in the record again."""
+    return RunConfig(**dict(zip(KEYS, values, strict=True)))  # type: ignore[arg-type]

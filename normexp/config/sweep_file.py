@@ -16,12 +16,13 @@ import yaml
 
 from normexp.config.counting import Structures, clashes
 from normexp.config.groups import SECTIONS, Group, read_group, read_part, scaled_values
-from normexp.config.keys import Value, plain_scalar
+from normexp.config.keys import plain_scalar
 from normexp.config.overrides import apply, folder, read_overrides
 from normexp.config.plan import Pivot, Published
 from normexp.config.run import KEYS
 from normexp.config.yaml_file import MAX_TEXT, Entry, Notes, Source, bounded, is_null, nearest
 from normexp.errors import UserError
+from normexp.schemes.network_config import Value
 
 MAX_SCALE = 1000
 TOP = ("name", "title", *SECTIONS, "sweeps", "table", "published")

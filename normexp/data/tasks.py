@@ -13,6 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
+from normexp.config.feasibility import BATCHES_A_BLOCK
 from normexp.config.run import RunConfig
 from normexp.data.sources import SOURCES, Probabilities, Tokens
 from normexp.data.streams import stream
@@ -21,7 +22,6 @@ from normexp.records.record import REFERENCES, Losses
 VALIDATION_SEQUENCES = 512
 REFERENCE_TOKENS = 2**18
 """Tokens, apart from training and validation, on which the context-free and one-token predictions are estimated."""
-BATCHES_A_BLOCK = 64
 MIN_GAP = 0.05
 """Smallest guess - floor of a task from which anything can be read, in nats."""
 

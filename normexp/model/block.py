@@ -45,7 +45,7 @@ def _scale(scale: Scale, site: Site) -> nn.Module:
 
 
 class Branch(nn.Module):
-    """One branch at its site, by the formula in `normexp.schemes.schemes`; without `residual`, both skip terms are absent.
+    """One branch at its site, by the formula in `schemes.schemes`; without `residual`, both skip terms are absent.
 
     `shared` holds the learned scalars that the layer's other branch has, too.
     """

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from normexp.analysis.cells import Cell, Run, final_loss, losses_of, result_word
 from normexp.analysis.sensitivity import Scan, ScannedRun, sensitivities
-from normexp.config.keys import Value, is_number
+from normexp.config.keys import is_number
 from normexp.config.labels import Labels, listed
 from normexp.config.plan import LABEL
 from normexp.errors import UserError, at_most
@@ -31,6 +31,7 @@ from normexp.plots.chart import (
 )
 from normexp.plots.choice import Choice, Source, check_axis, checked_facets, omitted_note, texts_of
 from normexp.records.record import Outcome, Status
+from normexp.schemes.network_config import Value
 
 MEASURES = {
     "loss": Axis(key="val_loss", label="final validation loss (nats)", scale=LOSS),

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from normexp.analysis.frames import frame
 from normexp.analysis.sensitivity import Sensitivity
-from normexp.config.keys import Value, as_typed, is_number
+from normexp.config.keys import as_typed, is_number
 from normexp.config.labels import Labels, values_text
 from normexp.config.plan import LABEL
 from normexp.records.record import Losses, Outcome
+from normexp.schemes.network_config import Value
 
 if TYPE_CHECKING:
     import pandas as pd

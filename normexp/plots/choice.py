@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from normexp.analysis.cells import Cell, cells
-from normexp.config.keys import Value
 from normexp.config.labels import Labels, listed, plural
 from normexp.config.plan import LABEL, SEED, Plan, as_labelled
 from normexp.config.run import KEYS
@@ -15,6 +14,7 @@ from normexp.config.yaml_file import nearest
 from normexp.errors import UserError
 from normexp.plots.chart import Texts
 from normexp.records.record import RunRecord, Traces
+from normexp.schemes.network_config import Value
 
 if TYPE_CHECKING:
     import pandas as pd

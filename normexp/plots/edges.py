@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -11,27 +11,16 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from normexp.analysis import frames
-from normexp.analysis.edge_search import Search
 from normexp.analysis.edge_tables import (
-    borders_frame,
-    conclusion,
-    cost,
     ends,
     labels_of,
     name_of,
     number_text,
-    shares_frame,
-    table,
 )
 from normexp.analysis.stability_edges import Edge, Finding, Question, Share
 from normexp.config.labels import Labels, plural
 from normexp.plots.panels import wrapped
-from normexp.plots.style import PLAIN_NUMBERS, Look, render
-from normexp.records.record import RunRecord
-from normexp.report.markdown import escape, table_text
-from normexp.report.report import write_figure
-from normexp.storage.store import Store
+from normexp.plots.style import PLAIN_NUMBERS, Look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -156,15 +145,3 @@ def _handles(
     if any(edge.borders for edge in drawn):
         handles["between them: a border, not run"] = Line2D([], [], **_between(look))
     return handles
-
-
-def write(store: Store, search: Search, records: Mapping[str, RunRecord]) -> None:
-    """Write edge.md, edge.csv and the figure with its data. Raises StorageError."""
-    question, edges = search.question, search.edges(records)
-    found = table(question, edges)
-    words = (conclusion(question, edges), cost(search, records), found.title)
-    parts = [f"# {escape(search.title)}", *map(escape, words), table_text(found), escape(found.note)]
-    store.write_derived("edge.md", "\n\n".join(parts) + "\n")
-    store.write_derived("edge.csv", frames.to_csv(borders_frame(edges)))
-    images = render(draw(search.title, question, edges), dpi=180)
-    write_figure(store, "edge", images, shares_frame(question, edges))

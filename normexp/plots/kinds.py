@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from normexp.config.keys import Value, is_number
+from normexp.config.keys import is_number
 from normexp.config.plan import Plan
 from normexp.errors import UserError
 from normexp.plots.cells import MEASURES, outcome_map, scan
 from normexp.plots.chart import Chart, Map
 from normexp.plots.choice import Choice, Source
 from normexp.plots.runs import loss_curves, signal, speed
+from normexp.schemes.network_config import Value
 
 FEW = 12
 """Cells up to which a report draws their layers: every one has its line."""

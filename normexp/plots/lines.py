@@ -18,12 +18,12 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
-from normexp.config.keys import Value
 from normexp.config.labels import exact_text, loss_text, plural, shown
 from normexp.plots.chart import LOG, LOSS, NAMES, SHARE, TRAINING, Axis, Chart, Line, Spot
 from normexp.plots.panels import columns_of, panel_grid
 from normexp.plots.style import ON_TOP, PLAIN_NUMBERS, Look, LossAxis, Style, line_styles, mark_references
 from normexp.records.record import Outcome
+from normexp.schemes.network_config import Value
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

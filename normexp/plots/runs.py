@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from normexp.analysis.cells import Cell
 from normexp.analysis.differences import thinned
 from normexp.analysis.frames import frame
-from normexp.config.keys import Value
 from normexp.config.labels import listed
 from normexp.config.plan import LABEL
 from normexp.errors import UserError
@@ -39,6 +38,7 @@ from normexp.plots.chart import (
 )
 from normexp.plots.choice import Choice, Source, check_axis, checked_facets, done_cells, omitted_note, texts_of
 from normexp.records.record import Death, Outcome, RunRecord, Traces, sizes_by_step
+from normexp.schemes.network_config import Value
 
 if TYPE_CHECKING:
     import pandas as pd

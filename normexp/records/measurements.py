@@ -12,9 +12,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from normexp.config.keys import Value
 from normexp.config.run import RunConfig
 from normexp.records.record import SignalRow
+from normexp.schemes.network_config import Value
 
 QUANTITIES: Mapping[str, str] = MappingProxyType(
     {

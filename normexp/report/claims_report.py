@@ -23,8 +23,9 @@ from normexp.analysis.tables import TextTable, cell_text, joined_text, pivot, re
 from normexp.claims.claim import Claim, ClaimFile, Kind, Verdict, Word
 from normexp.claims.evidence import QUICK_SCALE, Evidence, plans
 from normexp.claims.files import called, folder_of
+from normexp.claims.verdict_text import measured
+from normexp.claims.verdict_text import summary as counts
 from normexp.config import plugins
-from normexp.config.keys import Value
 from normexp.config.labels import Labels, exact_text, listed, loss_text, plural, values_text
 from normexp.config.plan import Plan
 from normexp.config.run import KEYS
@@ -36,10 +37,9 @@ from normexp.report.markdown import markdown
 from normexp.report.page import Block, Commands, Folded, Grid, Heading, Page, Paragraph, Picture, Points, grids
 from normexp.report.report import warnings
 from normexp.report.sweep_page import picture
+from normexp.schemes.network_config import Value
 from normexp.storage import files, outputs
 from normexp.storage.store import Store
-from normexp.terminal.claims import measured
-from normexp.terminal.claims import summary as counts
 
 if TYPE_CHECKING:
     import pandas as pd

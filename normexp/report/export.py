@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Any
 
 from normexp.analysis import frames
 from normexp.analysis.tables import TextTable, cell_table, pivot, reference_losses
-from normexp.config.keys import Value
 from normexp.config.labels import shown
 from normexp.config.plan import Pivot, Plan
 from normexp.config.run import KEYS
 from normexp.errors import UserError
 from normexp.records.record import RunRecord, Status, Traces
 from normexp.report import markdown
-from normexp.report.report import Report
+from normexp.report.contents import Report
+from normexp.schemes.network_config import Value
 from normexp.storage.codec import CURVE_COLUMNS
 from normexp.storage.store import CURVE, LAYERS, Store
 

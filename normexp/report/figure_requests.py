@@ -8,13 +8,13 @@ from pathlib import Path
 
 from normexp.analysis import frames
 from normexp.config import plan as filters
-from normexp.config.keys import Value
 from normexp.errors import UserError
 from normexp.plots.chart import Chart, Map
 from normexp.plots.choice import Choice, Source
 from normexp.plots.kinds import KINDS, compute, fitting, kind_of
 from normexp.plots.style import LIGHT, THEMES, WIDTHS, Look, Theme, Width
 from normexp.report import report
+from normexp.schemes.network_config import Value
 from normexp.storage.files import make_folder, write_atomically
 from normexp.storage.store import FIGURES, Store
 

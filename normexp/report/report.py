@@ -7,21 +7,22 @@ import importlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from normexp.analysis import collapse, frames
 from normexp.analysis.cells import summarize
 from normexp.analysis.collapse import asked
 from normexp.analysis.conclusions import conclusion
-from normexp.analysis.tables import TextTable, pivot
+from normexp.analysis.tables import pivot
 from normexp.config.labels import listed, plural
 from normexp.config.plan import Plan
-from normexp.errors import EXIT_OK, EXIT_RUNS_FAILED, at_most
-from normexp.records.record import COMPARED, RunRecord, Status, Traces
+from normexp.errors import at_most
+from normexp.records.record import COMPARED, RunRecord, Traces
 from normexp.report import shards, sweep_page
+from normexp.report.contents import Report
 from normexp.report.html import html
-from normexp.report.markdown import document, worded_tables
+from normexp.report.markdown import worded_tables
 from normexp.storage import outputs
 from normexp.storage.files import WEBPAGE
 from normexp.storage.store import FIGURES, Store
@@ -34,30 +35,6 @@ _drawing = threading.Lock()
 """Held while a figure is drawn: matplotlib's settings belong to the whole process, and sweeps may run in threads."""
 KEPT_TRACES = 256
 """Runs whose traces are in memory at one time: half a megabyte each, of 3000 steps."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """A results folder as it is now, ended or not. `markdown` is the text of summary.md."""
-
-    plan: Plan
-    records: Mapping[str, RunRecord]
-    runs: pd.DataFrame
-    summary: pd.DataFrame
-    conclusion: str
-    pivots: tuple[TextTable, ...]
-    warnings: tuple[str, ...]
-
-    @property
-    def exit_code(self) -> int:
-        """That of a command: EXIT_OK where every run that has ended is done."""
-        done = all(record.status is Status.DONE for record in self.records.values())
-        return EXIT_OK if done else EXIT_RUNS_FAILED
-
-    @property
-    def markdown(self) -> str:
-        """The text of summary.md."""
-        return document(self.plan, self.conclusion, self.pivots, self.summary, self.warnings)
 
 
 def read(store: Store, known: tuple[Plan, Mapping[str, RunRecord]] | None = None) -> Report:

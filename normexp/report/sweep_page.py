@@ -20,7 +20,6 @@ from normexp.analysis.explain import facts
 from normexp.analysis.frames import COUNTS, PENDING
 from normexp.analysis.tables import TextTable, cell_table, reference_losses
 from normexp.config import plugins
-from normexp.config.keys import Value
 from normexp.config.labels import loss_text, plural, values_text
 from normexp.config.plan import Plan
 from normexp.config.run import KEYS, RunConfig
@@ -28,10 +27,11 @@ from normexp.plots.kinds import title_of
 from normexp.records.outcome import RULES
 from normexp.records.record import RunRecord, Traces
 from normexp.report.page import Block, Commands, Folded, Grid, Heading, Page, Paragraph, Picture, Points, grids
+from normexp.schemes.network_config import Value
 from normexp.storage.store import FIGURES
 
 if TYPE_CHECKING:
-    from normexp.report.report import Report
+    from normexp.report.contents import Report
 
 
 MOST_POINTS = 200

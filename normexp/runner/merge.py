@@ -14,7 +14,7 @@ from normexp.errors import EXIT_RUNS_FAILED, UserError, at_most
 from normexp.execution.signals import Stopped, stoppable
 from normexp.records.record import RunRecord, Status
 from normexp.report import report, shards
-from normexp.report.report import Report
+from normexp.report.contents import Report
 from normexp.storage import index
 from normexp.storage.lock import driver_lock
 from normexp.storage.store import StorageError, Store

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from normexp.config.keys import Value
-from normexp.config.plan import Plan, Point, as_labelled, parse_point_filter
+from normexp.config.plan import Plan, selected
 from normexp.config.run import RunConfig
-from normexp.errors import UserError
 from normexp.records.record import RunRecord, Status
 from normexp.storage.store import Store
 
@@ -96,24 +94,3 @@ def _again(record: RunRecord, options: Options) -> bool:
 
 def _lacks_weights(record: RunRecord, store: Store, options: Options) -> bool:
     return options.save_weights and record.status is Status.DONE and not store.has_weights(record.run_id)
-
-
-def selected(plan: Plan, only: Sequence[str]) -> set[str]:
-    """Ids of the runs whose points agree with a value of every key in `only`, as asked or as run.
-
-    Those of other shards are among them: a shard may have none. Raises UserError where the sweep has none.
-    """
-    wanted, points = parse_point_filter(only), (plan.whole or plan).points
-    labelled = as_labelled(wanted, plan.labels)
-    found = {
-        point.config.run_id
-        for point in points
-        if all(_has(point, key, [*wanted[key], *labelled[key]]) for key in wanted)
-    }
-    if only and not found:
-        raise UserError(f"only {' '.join(only)}: no point of {plan.name} matches")
-    return found
-
-
-def _has(point: Point, key: str, values: Sequence[Value]) -> bool:
-    return point.value_of(key) in values or getattr(point.config, key, None) in values

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from normexp.config import feasibility, plugins
-from normexp.config.plan import Plan
+from normexp.config.plan import Plan, selected
 from normexp.config.run import RunConfig
 from normexp.errors import EXIT_RUNS_FAILED, UserError
 from normexp.execution import machine
@@ -20,8 +20,8 @@ from normexp.execution.worker import Job
 from normexp.records.execution_path import requested
 from normexp.records.record import Losses, RunRecord, Status
 from normexp.report import report
-from normexp.report.report import Report
-from normexp.runner.run_selection import Options, Work, selected, work_of
+from normexp.report.contents import Report
+from normexp.runner.run_selection import Options, Work, work_of
 from normexp.runner.time_left import longest_first
 from normexp.storage.files import NotFollowed, below
 from normexp.storage.outputs import check_places

@@ -10,11 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-if TYPE_CHECKING:
-    from normexp.config.run import RunConfig
-
+from normexp.schemes.network_config import NetworkConfig
 
 Row = TypeVar("Row")
 
@@ -65,7 +63,7 @@ class Registry(Mapping[str, Row], Generic[Row]):
 class Reading:
     """A run of which the declared keys alone can be read. Raises AttributeError for any other."""
 
-    def __init__(self, run: RunConfig, keys: frozenset[str]) -> None:
+    def __init__(self, run: NetworkConfig, keys: frozenset[str]) -> None:
         self._values = {key: getattr(run, key) for key in keys}
 
     def __getattr__(self, key: str) -> Any:

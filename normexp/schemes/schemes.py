@@ -16,13 +16,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
-from normexp.config.keys import Value
+from normexp.schemes.network_config import NetworkConfig, Value
 from normexp.schemes.norms import Registry
-
-if TYPE_CHECKING:
-    from normexp.config.run import RunConfig
 
 DOORS = ("before", "qkv", "within", "output", "after")
 ROLES = ("q", "k", "v", "out", "fc1", "fc2")
@@ -98,11 +94,11 @@ class Scheme:
         """The factor on the initial weights of a role's matrix."""
         return self.gains[role](depth) if role in self.gains else 1.0
 
-    def site(self, run: RunConfig, layer: int, branch: str) -> Site:
+    def site(self, run: NetworkConfig, layer: int, branch: str) -> Site:
         """A branch of a run's network, with the values that this scheme may read."""
         return Site(layer, run.depth, branch, MappingProxyType({key: getattr(run, key) for key in self.keys}))
 
-    def sites(self, run: RunConfig) -> Iterator[Site]:
+    def sites(self, run: NetworkConfig) -> Iterator[Site]:
         """Every branch of a run's network, in order."""
         return (self.site(run, layer, branch) for layer in range(1, run.depth + 1) for branch in BRANCHES)
 
@@ -111,21 +107,21 @@ class Scheme:
         numbers = {name: scale.value(site) for name, scale in self.scales(site.branch).items()}
         return numbers | {f"gain_{role}": self.gain(role, site.depth) for role in ROLES}
 
-    def open_doors(self, run: RunConfig, site: Site) -> frozenset[str]:
+    def open_doors(self, run: NetworkConfig, site: Site) -> frozenset[str]:
         """The doors that a branch has: `qkv` is there in attention alone."""
         attends = site.branch == "mixer" and run.mixer == "attention"
         return self.doors(site) if attends else self.doors(site) - {"qkv"}
 
-    def opens_a_door(self, run: RunConfig) -> bool:
+    def opens_a_door(self, run: NetworkConfig) -> bool:
         """Whether any branch of the run's network has a place for a norm."""
         return any(self.open_doors(run, site) for site in self.sites(run))
 
-    def same_network(self, other: Scheme, run: RunConfig) -> bool:
+    def same_network(self, other: Scheme, run: NetworkConfig) -> bool:
         """Whether the blocks of the run's network are those that it would have under the other scheme."""
         pairs = zip(self._structure(run), other._structure(run), strict=True)
         return self is other or all(one == two for one, two in pairs)
 
-    def _structure(self, run: RunConfig) -> Iterator[object]:
+    def _structure(self, run: NetworkConfig) -> Iterator[object]:
         """What a network has of the scheme, branch by branch: without a norm, no doors; without residual, no skips."""
         for site in self.sites(run):
             doors = self.open_doors(run, site) if run.norm != "none" else frozenset()
@@ -242,7 +238,7 @@ SCHEMES: Registry[Scheme] = Registry(
 """Name to row."""
 
 
-def first_like(run: RunConfig) -> str:
+def first_like(run: NetworkConfig) -> str:
     """The first scheme of the table that makes the same network of the run as its own does."""
     scheme = SCHEMES[run.position]
     return next(name for name, other in SCHEMES.items() if other.same_network(scheme, run))

@@ -17,11 +17,8 @@ from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from normexp.config.keys import Value
-from normexp.config.run import KEYS, RunConfig
+from normexp.config.run import RunConfig, config_from
 from normexp.records.record import CurveRow, Outcome, RunRecord, SignalRow, Status
-from normexp.schemes.norms import NORMS
-from normexp.schemes.schemes import SCHEMES
 
 KIND = "_kind"
 """JSON has no NaN and no infinity: such a number is null, and its kind stands beside it under key + KIND."""
@@ -109,30 +106,7 @@ CURVE_COLUMNS = tuple(field.name for field in dataclasses.fields(CurveRow))
 SIGNAL = tuple(field.name for field in dataclasses.fields(SignalRow))
 
 
-class UnknownRow(ValueError):
-    """A stored config names a norm or scheme that no table has."""
-
-
 WORDS = {int: "a whole number of 64 bits", float: "a number", bool: "true or false", str: "a text", NoneType: "null"}
-
-
-def config_from(stored: Mapping[str, Any]) -> RunConfig:
-    """A stored config; keys younger than it take their neutral value. Raises ValueError for bad keys or values."""
-    unknown = sorted(set(stored) - set(KEYS))
-    if unknown:
-        raise ValueError(f"unknown keys {', '.join(unknown)}: written by a newer normexp?")
-    values: dict[str, Value] = {name: stored.get(name, key.neutral) for name, key in KEYS.items()}
-    for name, table in (("norm", NORMS), ("final_norm", NORMS), ("position", SCHEMES)):
-        if isinstance(values[name], str) and values[name] not in (*table, "none", "auto"):
-            raise UnknownRow(f"{name} {values[name]!r} is of a plugin: give its file with --plugin FILE.py")
-    garbled = any(isinstance(value, list | dict) for value in values.values())
-    return (_config.__wrapped__ if garbled else _config)(*values.values())
-
-
-@functools.lru_cache(maxsize=2**15, typed=True)
-def _config(*values: Value) -> RunConfig:
-    """Of the values of all keys, in order: a command meets a stored config in the manifest, and in the record again."""
-    return RunConfig(**dict(zip(KEYS, values, strict=True)))  # type: ignore[arg-type]
 
 
 def record_to_json(record: RunRecord, files: Mapping[str, Any] | None = None) -> str:

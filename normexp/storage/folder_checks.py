@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
+from normexp.config.run import UnknownRow
 from normexp.errors import UserError
 from normexp.records.record import CurveRow, Result
 from normexp.storage import RESULTS, codec
@@ -185,7 +186,7 @@ def is_record(path: Path) -> bool:
     """Whether a run.json can be read, if perhaps by a program with plugins only."""
     try:
         codec.record_from_json(path.read_text("utf-8"))
-    except codec.UnknownRow:
+    except UnknownRow:
         return True
     except (OSError, ValueError):
         return False

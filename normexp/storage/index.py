@@ -9,10 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from normexp.config.run import UnknownRow
 from normexp.errors import UserError, at_most
 from normexp.records.record import RunRecord
 from normexp.storage import RESULTS, plugin_snapshots
-from normexp.storage.codec import UnknownRow
 from normexp.storage.files import folders_in, is_readable
 from normexp.storage.store import PACK, RUN, RUNS, Store
 

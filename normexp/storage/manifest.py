@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import normexp
-from normexp.config.keys import Value
 from normexp.config.plan import Pivot, Plan, Point, Published, Shard
-from normexp.config.run import KEYS
-from normexp.storage.codec import SCHEMA, UnknownRow, config_from, from_json, to_json_of_rows, typed
+from normexp.config.run import KEYS, UnknownRow, config_from
+from normexp.schemes.network_config import Value
+from normexp.storage.codec import SCHEMA, from_json, to_json_of_rows, typed
 
 
 def git_commit() -> str | None:

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from normexp.config.run import UnknownRow
 from normexp.errors import UserError
 from normexp.records.record import Result, RunRecord
 from normexp.storage import codec, compact, manifest, plugin_snapshots
@@ -322,7 +323,7 @@ def _check(top: Mapping[str, bytes], runs: Mapping[str, Files]) -> None:
             raise ValueError(f"it lacks {RUN} of {run_id}")
         try:
             record = codec.record_from_json(files[RUN].decode("utf-8"))
-        except codec.UnknownRow:
+        except UnknownRow:
             continue  # a run of a plugin that was not given
         if record.run_id != run_id and not record.config.plugins():
             raise ValueError(f"the config of {run_id} is that of {record.run_id}")

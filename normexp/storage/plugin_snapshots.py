@@ -12,9 +12,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from normexp.config import plugins
-from normexp.config.run import RunConfig
+from normexp.config.run import RunConfig, UnknownRow
 from normexp.errors import UserError
-from normexp.storage.codec import UnknownRow
 from normexp.storage.files import below, make_folder, read_those, remove_leftovers, write_atomically
 
 PLUGINS = "plugins"

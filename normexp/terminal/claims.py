@@ -19,6 +19,7 @@ from normexp.claims.calculations import COMPUTED
 from normexp.claims.checks import CHECKS
 from normexp.claims.claim import ClaimFile, Finding, Kind, Verdict, Word
 from normexp.claims.measures import MEASURES, OF_ROW
+from normexp.claims.verdict_text import measured, summary
 from normexp.config.labels import listed, plural
 from normexp.terminal.console import WIDE, Encodable, Uncut, encodable, unpadded
 
@@ -55,20 +56,6 @@ class VerdictTable:
             row = _narrow_row(verdict) if narrow else _wide_row(verdict, broken=not piped)
             table.add_row(*(Text(encodable(text, options.encoding), style=style) for text, style in row))
         yield from unpadded(table, console, options)
-
-
-def summary(verdicts: Sequence[Verdict]) -> str:
-    """`61 claims: 20 reproduced, 9 only when a setting is named, ...`, and those that are not as expected."""
-    counts = Counter(verdict.word for verdict in verdicts)
-    quick = " (quick: shortened runs, which settle nothing)" if any(v.quick for v in verdicts) else ""
-    told = ", ".join(f"{counts[word]} {word}" for word in Word if counts[word])
-    lines = [f"{plural(len(verdicts), 'claim')}{quick}: {told}."]
-    lines += [
-        f"{verdict.claim.id}: {verdict.text}, but the file expects {verdict.claim.expected}"
-        for verdict in verdicts
-        if verdict.differs
-    ]
-    return "\n".join(lines)
 
 
 def listing(verdicts: Sequence[Verdict], title: str) -> RenderableType:
@@ -163,29 +150,6 @@ def _held(finding: Finding, kind: Kind) -> str:
     if kind is Kind.COMPUTE:
         return f"it holds only when {finding.setting}" if finding.word is Word.ONLY_WHEN else told
     return f"{told}, {plural(finding.seeds, 'seed')} a cell"
-
-
-def measured(verdict: Verdict) -> str:
-    """What was found, in a few words: by setting, of the first seed of a calculation, or what the source says."""
-    citation = verdict.claim.citation
-    if citation is not None:
-        return f"{citation.source}: {citation.says}"
-    if verdict.claim.kind is Kind.COMPUTE and verdict.findings:
-        more = len(verdict.findings) - 1
-        return verdict.findings[0].measured + (f" (first of {more + 1} seeds)" if more else "")
-    by_text: dict[str, list[str]] = {}
-    for finding in _told(verdict):
-        by_text.setdefault(finding.measured, []).append(finding.setting)
-    named = [f"{listed(names)}: {text}" if all(names) else text for text, names in by_text.items()]
-    return "; ".join(named)
-
-
-def _told(verdict: Verdict) -> Iterator[Finding]:
-    """The findings of the settings, and the others where they bear on the verdict."""
-    decided = any(finding.holds for finding in verdict.findings if finding.setting in verdict.claim.settings)
-    for finding in verdict.findings:
-        if finding.setting in verdict.claim.settings or finding.setting == "" or not decided:
-            yield finding
 
 
 def _broken(claim_id: str) -> str:

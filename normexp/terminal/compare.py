@@ -17,12 +17,12 @@ from normexp.analysis.differences import first_difference
 from normexp.analysis.frames import PENDING
 from normexp.analysis.pairing import Pair, Values
 from normexp.analysis.tables import TextTable, cell_text, joined_text, joined_values
-from normexp.config.keys import Value
 from normexp.config.labels import Labels, loss_text, plural
 from normexp.config.plan import SEED, Point
 from normexp.config.run import KEYS
 from normexp.errors import at_most
 from normexp.records.record import CurveRow, RunRecord
+from normexp.schemes.network_config import Value
 from normexp.terminal.console import Encodable, Uncut
 
 SHOWN_VALUES = 8

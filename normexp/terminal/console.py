@@ -16,7 +16,7 @@ from normexp.analysis.tables import NO_RUNS, TextTable, cell_table, reference_lo
 from normexp.config.labels import shown
 
 if TYPE_CHECKING:
-    from normexp.report.report import Report
+    from normexp.report.contents import Report
 
 WIDE = 10_000
 """Columns where nobody looks at a screen: one line a row, however long."""

@@ -12,11 +12,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from normexp.config.run import KEYS, RunConfig
+from normexp.config.run import KEYS, RunConfig, config_from
 from normexp.errors import UserError
 from normexp.model.network import Network, build
 from normexp.records.numerics import numerics
-from normexp.storage.codec import config_from
 
 FORMAT = 1
 """Raised when the names or the meaning of tensors or metadata change."""

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from normexp.claims.claim import NOTHING, Finding
 from normexp.config import presets
-from normexp.config.keys import Value
 from normexp.config.run import RunConfig
 from normexp.model.norms import make_norm
+from normexp.schemes.network_config import Value
 from normexp.texts.figures import Seen, circumstances
 
 SETTINGS: Mapping[str, Mapping[str, Value]] = MappingProxyType(
