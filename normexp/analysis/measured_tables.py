@@ -1,7 +1,4 @@
-"""Networks as they were measured, side by side: tables by layer, and tidy CSV.
-
-A benchmark of norms as tables, CSV, and what its figure shows.
-"""
+"""Tables of what was measured apart from runs: networks by layer, and the speed of norms."""
 
 from __future__ import annotations
 

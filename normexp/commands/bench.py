@@ -14,16 +14,11 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from normexp.commands import options as common
-from normexp.commands.network import one_network
-from normexp.config import feasibility
-from normexp.config.labels import values_text
-from normexp.config.overrides import read_overrides
-from normexp.config.run import RunConfig
-from normexp.config.yaml_file import Notes
 from normexp.errors import UserError
 from normexp.schemes.network_config import Value
 
 if TYPE_CHECKING:
+    from normexp.config.run import RunConfig
     from normexp.records.measurements import Rounds, Timing
 
 
@@ -100,6 +95,12 @@ def read_threads(text: str | None, processors: int) -> list[int]:
 
 def read_one(texts: Sequence[str]) -> tuple[RunConfig, str]:
     """The config of one network, and its keys in words. Raises UserError."""
+    from normexp.commands.network import one_network
+    from normexp.config.labels import values_text
+    from normexp.config.overrides import read_overrides
+    from normexp.config.run import RunConfig
+    from normexp.config.yaml_file import Notes
+
     notes = Notes()
     values, given = one_network(read_overrides(texts, notes), notes, several="norm")
     notes.fail_if_any()
@@ -120,6 +121,13 @@ def read_model(texts: Sequence[str]) -> tuple[dict[str, RunConfig], str]:
 
     Raises UserError.
     """
+    from normexp.commands.network import one_network
+    from normexp.config import feasibility
+    from normexp.config.labels import values_text
+    from normexp.config.overrides import read_overrides
+    from normexp.config.run import RunConfig
+    from normexp.config.yaml_file import Notes
+
     notes = Notes()
     values, given = one_network(read_overrides(texts, notes), notes, several="norm")
     notes.fail_if_any()

@@ -1,7 +1,4 @@
-"""normexp convert.
-
-What a conversion came to: a verdict, and a table of losses and errors.
-"""
+"""normexp convert."""
 
 from __future__ import annotations
 
@@ -11,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from normexp.analysis.tables import TextTable
 from normexp.commands import options as common
-from normexp.config.labels import loss_text
 from normexp.errors import UserError
 
 if TYPE_CHECKING:
+    from normexp.analysis.tables import TextTable
     from normexp.training.conversion import Conversion, Measured
 
 
@@ -31,6 +27,8 @@ def verdict(made: Conversion) -> str:
 
 def conversion_table(made: Conversion) -> TextTable:
     """A row for each set of weights: those before, each way of converting, and after calibration."""
+    from normexp.analysis.tables import TextTable
+
     return TextTable(
         title=f"Norm {made.config.norm}, final norm {made.config.final_norm}: {made.method}",
         header=("weights", "val loss", "max error", "rms error / std", f"max, {made.config.dtype}"),
@@ -47,6 +45,8 @@ def history(made: Conversion, origin: str) -> str:
 
 
 def _row(row: Measured, std: float) -> tuple[str, ...]:
+    from normexp.config.labels import loss_text
+
     relative = None if row.rms_error is None or not std else row.rms_error / std
     errors = (row.max_error, relative, row.run_error)
     return (row.name, loss_text(row.loss, digits=4), *("" if error is None else f"{error:.2g}" for error in errors))

@@ -14,18 +14,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from normexp.commands import options as common
-from normexp.config import grid, sweep_file
 from normexp.config.labels import heading, plural
-from normexp.config.overrides import read_overrides, slug
-from normexp.config.plan import SEED, Plan, Point
+from normexp.config.plan import Plan, Point
 from normexp.config.run import KEYS
 from normexp.config.yaml_file import Notes, nearest
 from normexp.errors import UserError
-from normexp.records.measurements import QUANTITIES
 from normexp.schemes.network_config import Value
 
 if TYPE_CHECKING:
     from normexp.analysis.measured_tables import Profile
+    from normexp.config.plan import Plan, Point
     from normexp.records.measurements import Probed
     from normexp.records.record import RunRecord, SignalRow
     from normexp.storage.store import Store
@@ -50,6 +48,8 @@ class Request:
 
 
 def _wrong_quantity(quantity: str | None) -> list[str]:
+    from normexp.records.measurements import QUANTITIES
+
     if quantity is None or quantity in QUANTITIES:
         return []
     return [f"--quantity {quantity}: {nearest(quantity, QUANTITIES)}"]
@@ -68,6 +68,10 @@ def check_after(overrides: Sequence[str], seeds: int | None, quantity: str | Non
 
 def read(overrides: Sequence[str], seeds: int | None, quantity: str | None) -> Request:
     """Overrides and options as they were typed. Raises UserError with every complaint."""
+    from normexp.config import grid, sweep_file
+    from normexp.config.overrides import read_overrides, slug
+    from normexp.config.plan import SEED
+
     notes = Notes()
     for complaint in _wrong_quantity(quantity):
         notes.fault(complaint)

@@ -49,7 +49,13 @@ def digest(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()[:16]
 
 
-FORMER_MODULES = {"normexp.norms": "normexp.schemes.norms"}
+FORMER_MODULES = {
+    "normexp.norms": "normexp.schemes.norms",
+    "normexp.run": "normexp.config.run",
+    "normexp.nn": "normexp.model",
+    "normexp.nn.norms": "normexp.model.norms",
+    "normexp.nn.rmsnorm": "normexp.model.rms_norm",
+}
 """Modules that plugins imported from in older versions. A stored plugin keeps its text: its hash is in run ids."""
 
 _loaded: dict[str, Plugin] = {}

@@ -247,7 +247,7 @@ ORIGIN = "config"
 
 
 def read(config: Config, overrides: Sequence[str] = (), *, scale: float = 1.0) -> Sweep:
-    """The sweep that a config describes; see `sweepfile.load`. Raises UserError."""
+    """The sweep that a config describes; see `sweep_file.load`. Raises UserError."""
     if isinstance(config, Mapping):
         return parse(_as_yaml(config), origin=ORIGIN, overrides=overrides, scale=scale)
     if isinstance(config, str) and is_text(config):

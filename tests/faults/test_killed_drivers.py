@@ -13,12 +13,11 @@ from pathlib import Path
 
 import pytest
 from commands import program
+from drivers import HERE, SEED, driver, session, wait_until_gone
 from nursery import Nursery
 from patience import HOURS, wait_until
 from sweeps import ONE, TWO, Run, arguments, finished, leftovers, numbers, sweep, write_configs
-from test_drivers import driver, session, wait_until_gone
 
-SEED = int(os.environ.get("NORMEXP_FAULT_SEED", "2026"))
 """Of the random moments; each failure names its own."""
 RANDOM_KILLS = 100
 KILLS_A_FOLDER = 10
@@ -132,7 +131,7 @@ JUST_BEGUN = "import sys\nif 'forkserver' in sys.orig_argv[-1]:\n    " + BEGAN +
 def test_a_driver_killed_while_its_server(modules: dict[str, str], tmp_path: Path) -> None:
     for name, text in modules.items():
         (tmp_path / f"{name}.py").write_text(text)
-    path = os.pathsep.join([str(tmp_path), str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(tmp_path), str(HERE), os.environ.get("PYTHONPATH", "")])
     with driver(tmp_path, "paced", PYTHONPATH=path) as process:
         wait_until((tmp_path / "began").exists)
         process.kill()

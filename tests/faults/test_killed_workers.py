@@ -16,9 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from drivers import SEED, parent, session
 from patience import PATIENCE_SECONDS
-from test_drivers import parent, session
-from test_killed_drivers import SEED
 
 KILLS = 4
 CONFIG = (
@@ -67,7 +66,7 @@ def test_a_kill_of_the_trial_of_a_path_decides_nothing_and_a_crash_rules_it_out(
 ) -> None:
     """A kill comes from outside. If it decided, all runs of the sweep would take another path and differ."""
     code = (
-        "import os, signal\nfrom normexp.program import paths\n"
+        "import os, signal\nfrom normexp.training.paths import choice as paths\n"
         f"paths.{trial} = lambda: os.kill(os.getpid(), signal.{fault})\n"
         "import normexp.execution.pool.preload\nprint(paths._settled and paths._settled.path)"
     )

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from normexp.claims.cell_stats import Difference
 from normexp.claims.claim import Finding
 from normexp.texts.figures import circumstances
-from normexp.texts.papers import initial, initial_stream
+from normexp.texts.papers import initial, initial_w2
 from normexp.texts.papers.initial import NETWORK, SERIES, ends, row, seeds_of, told
 
 FLAT = 1.5
@@ -19,7 +19,7 @@ FLAT = 1.5
 def pre_last_falls(seed: int) -> Finding:
     """Pre: for one position, the last W2's gradient falls with depth by a power of -1/2, within 0.15."""
     seeds = seeds_of(seed)
-    found = initial_stream.last_w2_gradients("pre", seeds)
+    found = initial_w2.last_w2_gradients("pre", seeds)
     power = initial.slope(found)
     measured = f"power {power:.2f}; times √L {row(initial.times_root(found))}"
     return told(abs(power + 0.5) < 0.15, measured, seeds, depth=SERIES)
@@ -28,7 +28,7 @@ def pre_last_falls(seed: int) -> Finding:
 def post_last_stays(seed: int) -> Finding:
     """Post: for one position, the last W2's gradient does not change with depth: a power of 0, within 0.2."""
     seeds = seeds_of(seed)
-    found = initial_stream.last_w2_gradients("post", seeds)
+    found = initial_w2.last_w2_gradients("post", seeds)
     power = initial.slope(found)
     return told(abs(power) < 0.2, f"power {power:.2f}; {row(found)}", seeds, depth=SERIES)
 
@@ -45,7 +45,7 @@ def pre_top_falls(seed: int) -> Finding:
 def post_rises(seed: int) -> Finding:
     """Post: W2's expected gradient is larger in the top 3 of 20 layers than in the first 3: a 95 % interval."""
     seeds = seeds_of(seed, 6)
-    ratios = [initial_stream.top_over_bottom("post", s) for s in seeds]
+    ratios = [initial_w2.top_over_bottom("post", s) for s in seeds]
     return _ratio(_rises(ratios), ratios, seeds)
 
 
@@ -63,7 +63,7 @@ def pre_falls(seed: int) -> Finding:
 
 def _pre_ratios(seed: int) -> tuple[Sequence[int], list[float]]:
     seeds = seeds_of(seed)
-    return seeds, [initial_stream.top_over_bottom("pre", s) for s in seeds]
+    return seeds, [initial_w2.top_over_bottom("pre", s) for s in seeds]
 
 
 def _rises(ratios: Sequence[float]) -> bool:
@@ -72,7 +72,7 @@ def _rises(ratios: Sequence[float]) -> bool:
 
 def _ratio(holds: bool, ratios: Sequence[float], seeds: Sequence[int]) -> Finding:
     measured = f"top over bottom {initial.geometric(ratios):.2g}, seeds {ends(ratios)}"
-    return told(holds, measured, seeds, depth=f"{initial_stream.BATCHES} mini-batches, L = 20")
+    return told(holds, measured, seeds, depth=f"{initial_w2.BATCHES} mini-batches, L = 20")
 
 
 def queries_lose_it(seed: int) -> Finding:
@@ -146,7 +146,7 @@ LAYER = f"one layer, {NETWORK}"
 def peri_bounded(seed: int) -> Finding:
     """Sandwich: W2's gradient changes by at most 20 % where h = relu(W1 x) is 2 to 32 times as large."""
     seeds = seeds_of(seed)
-    found = initial_stream.growth_with_h("sandwich", FACTORS, seeds)
+    found = initial_w2.growth_with_h("sandwich", FACTORS, seeds)
     holds = all(abs(math.log(value)) < math.log(1.2) for value in found)
     return told(holds, f"times {row(found)}", seeds, LAYER, depth=f"h times {row(FACTORS)}")
 
@@ -157,7 +157,7 @@ def pre_unbounded(seed: int) -> Finding:
     places = {"with no norm behind the layer": "none", "before a final norm": "ln"}
     own = {}
     for place, final_norm in places.items():
-        found = initial_stream.growth_with_h("pre", FACTORS, seeds, final_norm=final_norm)
+        found = initial_w2.growth_with_h("pre", FACTORS, seeds, final_norm=final_norm)
         power = initial.slope(found, FACTORS)
         own[place] = abs(power - 1) < 0.15, f"power {power:.2f}, times {row(found)}"
     where = f"h times {row(FACTORS)}, {LAYER}, network seeds {seeds[0]} to {seeds[-1]}"
@@ -167,9 +167,9 @@ def pre_unbounded(seed: int) -> Finding:
 def narrowed_init_larger(seed: int) -> Finding:
     """Post with lower layers' weights made smaller: the last layer's gradient is larger at every depth."""
     seeds = seeds_of(seed)
-    narrowed, plain = (initial_stream.top_layer_gradients(seeds, narrowed=value) for value in (True, False))
+    narrowed, plain = (initial_w2.top_layer_gradients(seeds, narrowed=value) for value in (True, False))
     holds = all(one > other for one, other in zip(narrowed, plain, strict=True))
-    depth = f"L = {', '.join(map(str, initial_stream.TOP_DEPTHS))}"
+    depth = f"L = {', '.join(map(str, initial_w2.TOP_DEPTHS))}"
     return told(holds, f"{row(narrowed)}; Post-LN {row(plain)}", seeds, depth=depth)
 
 

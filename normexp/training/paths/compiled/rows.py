@@ -1,6 +1,6 @@
 """The rows of both ends of a network: embeddings, the tokens whose targets count, the loss.
 
-The rows of modules: as `normexp.training.paths.nodes`, each a row of a compiled kernel forward, and one or a few backward.
+The rows of modules, as in `training.paths.nodes`: one row of a compiled kernel forward, and one or a few backward.
 
 Axes: n tokens of all sequences, d features in, o features out, t tokens of a sequence, h heads, k features of a head.
 A value may be a block of columns of a wider buffer: its rows then lie further apart than they are long.

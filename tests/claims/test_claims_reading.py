@@ -1,0 +1,250 @@
+"""Claims files: what they may hold, that each fault is told with its place, and the ones that ship."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from normexp.claims import evaluate
+from normexp.claims.claim import ClaimFile, Kind, Word
+from normexp.claims.evidence import plans
+from normexp.claims.files import choose, shipped
+from normexp.claims.parser import load, parse
+from normexp.config import grid
+from normexp.config.sweep_file import load as load_sweep
+from normexp.errors import UserError
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SWEEP = "name: pairs\nbase: {depth: 1, width: 8, heads: 1}\ngrid: {norm: [ln, none], seed: [0, 1, 2]}\n"
+HEAD = "sweeps: [pairs.yaml]\nclaims:\n"
+GOOD = """\
+  - id: mine.equal
+    section: "1"
+    text: LayerNorm and none end alike
+    stated: alike
+    kind: sweep
+    check: close
+    with: {one: {norm: ln}, other: {norm: none}, within: 0.5}
+    seeds: 2
+    runs: {sweeps: pairs, where: {lr: [1e-3], depth: 1}}
+    elsewhere: {at a high rate: {lr: 1e-2}}
+    expected: only when
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "pairs.yaml").write_text(SWEEP)
+    return tmp_path
+
+
+def read(folder: Path, claims: str, head: str = HEAD) -> ClaimFile:
+    return parse(head + claims, folder / "mine.yaml")
+
+
+def faults(folder: Path, claims: str, head: str = HEAD) -> list[str]:
+    with pytest.raises(UserError) as caught:
+        read(folder, claims, head)
+    return [complaint.replace(f"{folder}/", "") for complaint in caught.value.complaints]
+
+
+def test_a_claim_as_it_is_written(folder: Path) -> None:
+    file = read(folder, GOOD)
+    (claim,) = file.claims
+    assert (file.name, file.title, dict(file.sweeps)) == ("mine", "mine", {"pairs": folder / "pairs.yaml"})
+    assert claim.parameters == {"one": {"norm": ("ln",)}, "other": {"norm": ("none",)}, "within": 0.5}
+    assert (claim.kind, claim.seeds, claim.settings, claim.sweeps) == (Kind.SWEEP, 2, ("",), ("pairs",))
+    assert claim.where == {"lr": (1e-3,), "depth": (1,)}
+    assert claim.elsewhere == {"at a high rate": {"lr": (1e-2,)}}
+    assert claim.expected is Word.ONLY_WHEN
+    assert claim.place == f"{folder}/mine.yaml:3"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("check: close", "check: closer", "mine.yaml:8: claims[1].check: 'closer' is not there; did you mean close?"),
+        ("within: 0.5", "withn: 0.5", "mine.yaml:9: claims[1].with.withn: unknown key; did you mean within?"),
+        (", within: 0.5", "", "mine.yaml:9: claims[1].with: lacks within"),
+        ("within: 0.5", "within: near", "mine.yaml:9: claims[1].with.within: 'near' is not a number"),
+        ("norm: ln}", "nrom: ln}", "mine.yaml:9: claims[1].with.one.nrom: unknown key; did you mean norm?"),
+        ("norm: ln}", "norm: lm}", "mine.yaml:9: claims[1].with.one.norm: 'lm' is not one of"),
+        (
+            "norm: ln}",
+            "lr: {linspace: [1e-5, 1, 1e12]}}",
+            "mine.yaml:9: claims[1].with.one.lr: has 1000000000000 values, more than 1000: give fewer",
+        ),
+        (
+            "sweeps: pairs,",
+            "sweeps: pair,",
+            "mine.yaml:11: claims[1].runs.sweeps: 'pair' is none of the sweeps; did you",
+        ),
+        ("kind: sweep", "kind: sweeps", "mine.yaml:7: claims[1].kind: 'sweeps' is not there; did you mean sweep?"),
+        ("kind: sweep", "kind: cited", "mine.yaml:9: claims[1].with: a cited claim has no with: drop it"),
+        ("expected: only when", "expected: maybe", "mine.yaml:13: claims[1].expected: 'maybe' is not there; known are"),
+        ("seeds: 2", "seeds: 0", "mine.yaml:10: claims[1].seeds: 0 is out of range: a whole number at least 1"),
+        ("text: LayerNorm and none end alike", "txt: a", "mine.yaml:5: claims[1].txt: unknown key; did you mean text?"),
+        ("stated: alike", "stated:", "mine.yaml:6: claims[1].stated: is empty: write a text, or drop the key"),
+        ("    check: close\n", "", "mine.yaml:3: claims[1]: a sweep claim lacks check"),
+    ],
+)
+def test_a_fault_is_told_with_its_place_and_what_to_write(folder: Path, old: str, new: str, complaint: str) -> None:
+    assert old in GOOD
+    told = faults(folder, GOOD.replace(old, new, 1))
+    assert any(line.startswith(complaint) for line in told), told
+
+
+def test_all_faults_come_at_once(folder: Path) -> None:
+    bad = GOOD.replace("close", "closer").replace("sweeps: pairs", "sweeps: pair").replace("lr: 1e-2", "rl: 1e-2")
+    assert len(faults(folder, bad)) == 3
+    assert faults(folder, GOOD + GOOD) == ["mine.yaml:14: claims[2].id: mine.equal stands twice, first at mine.yaml:3"]
+
+
+def test_a_claim_that_cannot_be_made_is_still_read_to_its_end(folder: Path) -> None:
+    bad = GOOD.replace("kind: sweep", "kind: sweeps").replace('    section: "1"\n', "").replace("seeds: 2", "seeds: 0")
+    bad = bad.replace("rl: 1e-2", "lr: 1e-2").replace("sweeps: pairs", "sweeps: pair").replace("only when", "perhaps")
+    assert [told.partition(": ")[2].partition(": ")[0] for told in faults(folder, bad)] == [
+        "claims[1]",
+        "claims[1].kind",
+        "claims[1].seeds",
+        "claims[1].runs.sweeps",
+        "claims[1].expected",
+    ]
+    bad = GOOD.replace("    check: close\n", "").replace("where: {lr: [1e-3]", "where: {lr: [x]").replace("1e-2", "y")
+    assert [told.partition(": ")[2][:45] for told in faults(folder, bad)] == [
+        "claims[1]: a sweep claim lacks check",
+        "claims[1].runs.where.lr, value 1 of 1: 'x' is",
+        "claims[1].elsewhere.at a high rate.lr: 'y' is",
+    ]
+    cited = '  - {id: a, section: "1", text: t, stated: s, kind: cited, says: [], agrees: maybe}\n'
+    assert [told.partition(": ")[2][:40] for told in faults(folder, cited)] == [
+        "claims[1]: a cited claim lacks source",
+        "claims[1].says: takes one value, not a l",
+        "claims[1].agrees: 'maybe' is neither tru",
+    ]
+
+
+def test_a_duplicate_id_is_told_whatever_else_is_wrong_with_either_claim(folder: Path) -> None:
+    for first, second in (
+        (GOOD, GOOD.replace("close", "closer")),
+        (GOOD.replace("close", "closer"), GOOD),
+        (GOOD.replace("kind: sweep", "kind: x"), GOOD.replace("    check: close\n", "")),
+    ):
+        place = 2 + len(first.splitlines()) + 1
+        twice = f"mine.yaml:{place}: claims[2].id: mine.equal stands twice, first at mine.yaml:3"
+        told = faults(folder, first + second)
+        assert twice in told
+        assert len(told) == 2 + ("kind: x" in first)
+
+
+def test_two_sweeps_of_one_name_are_refused(folder: Path) -> None:
+    (folder / "more").mkdir()
+    (folder / "more" / "pairs.yaml").write_text(SWEEP)
+    (told,) = faults(folder, GOOD, HEAD.replace("pairs.yaml", "pairs.yaml, more/pairs.yaml"))
+    assert told == "mine.yaml:1: sweeps: more/pairs.yaml: pairs.yaml is called pairs too: rename one file"
+
+
+def test_faults_of_all_sweep_files_come_at_once(folder: Path) -> None:
+    for name in ("pairs", "other"):
+        (folder / f"{name}.yaml").write_text(SWEEP.replace("depth", "dept"))
+    file = read(folder, GOOD, HEAD.replace("pairs.yaml", "pairs.yaml, other.yaml"))
+    with pytest.raises(UserError) as caught:
+        plans(file, ("pairs", "other"))
+    assert [complaint.partition("dept")[0].rpartition("/")[2] for complaint in caught.value.complaints] == [
+        "pairs.yaml:2: base.",
+        "other.yaml:2: base.",
+    ]
+
+
+def test_settings_of_the_file_are_those_of_sweep_claims_alone(folder: Path) -> None:
+    compute = '  - {id: a, section: "1", text: t, stated: s, kind: cited, source: s, says: s, agrees: yes}\n'
+    file = read(folder, GOOD + compute, "settings: [a, b]\n" + HEAD)
+    assert [claim.settings for claim in file.claims] == [("a", "b"), ("",)]
+
+
+def test_faults_of_the_file_itself(folder: Path) -> None:
+    assert faults(folder, "", "") == ["mine.yaml: the file is empty: write at least claims"]
+    assert faults(folder, "", "name: x\n") == ["mine.yaml:1: lacks claims"]
+    told = faults(folder, "", f"sweeps: [{'x' * 300}]\n")
+    assert any("no such file beside this one" in line for line in told), "a name that no file can have"
+    assert "mine.yaml:1: claim: unknown key; did you mean claims?" in faults(folder, "", "claim: []\n")
+    missing = faults(folder, GOOD, HEAD.replace("pairs", "other"))
+    assert "mine.yaml:1: sweeps: other.yaml: no such file beside this one or in the working directory" in missing
+    with pytest.raises(UserError, match="no such file"):
+        load(folder / "none.yaml")
+
+
+def test_a_check_that_needs_parameters_says_which(folder: Path) -> None:
+    bare = "\n".join(line for line in GOOD.splitlines() if "with:" not in line)
+    assert faults(folder, bare) == ["mine.yaml:8: claims[1].with: close needs one, other, within"]
+
+
+def test_a_selection_that_fits_nothing_is_told_with_the_claim(folder: Path) -> None:
+    for old, new in (("depth: 1}}", "depth: 7}}"), ("other: {norm: none}", "other: {norm: rms}")):
+        file = read(folder, GOOD.replace(old, new).replace("    elsewhere: {at a high rate: {lr: 1e-2}}\n", ""))
+        with pytest.raises(UserError, match=r"mine.yaml:3: mine.equal: .*no point has"):
+            evaluate.judged(file, file.claims, folder)
+
+
+@pytest.mark.parametrize("name", shipped())
+class TestShipped:
+    def test_its_claims_are_whole(self, name: str) -> None:
+        file, claims, one = choose([name])
+        assert not one
+        assert len(claims) == len({claim.id for claim in claims}) > 20
+        assert all(claim.id.startswith(f"{name}.") for claim in claims)
+        for claim in claims:
+            assert len(claim.text) <= 160, claim.id
+            assert not claim.text.endswith("."), claim.id
+            assert claim.kind is not Kind.SWEEP or claim.seeds >= 1
+        assert {stem for claim in claims for stem in claim.sweeps} == set(file.sweeps)
+
+    @pytest.mark.parametrize("scale", [1.0, pytest.param(0.03, marks=pytest.mark.slow)])
+    def test_every_selection_fits_points_of_its_sweeps(self, name: str, scale: float, tmp_path: Path) -> None:
+        """Mismatch is told before Thin only where the cells come first, so every verdict is asked for."""
+        file, claims, _ = choose([name])
+        claims = [claim for claim in claims if claim.kind is Kind.SWEEP]
+        verdicts = evaluate.judged(file, claims, tmp_path, scale=scale)
+        assert {verdict.word for verdict in verdicts} == {Word.NOT_ENOUGH}
+
+    def test_every_sweep_of_three_settings_has_the_seeds_that_its_claims_need(self, name: str) -> None:
+        file, claims, _ = choose([name])
+        found = plans(file, file.sweeps)
+        for claim in claims:
+            for stem in claim.sweeps:
+                labels = {point.label for point in found[stem].points}
+                assert set(claim.settings) <= labels, claim.id
+                seeds = {point.config.seed for point in found[stem].points}
+                assert len(seeds) >= claim.seeds, claim.id
+
+
+def test_names_of_files_and_claims(folder: Path) -> None:
+    (folder / "mine.yaml").write_text(HEAD + GOOD)
+    file, claims, one = choose([str(folder / "mine.yaml"), "mine.equal"])
+    assert (file.name, [claim.id for claim in claims], one) == ("mine", ["mine.equal"], True)
+    assert {claim.section for claim in choose(["article.6.2"])[1]} == {"6.2"}
+    assert len(choose(["article.6.2", "article.6.3"])[1]) > len(choose(["article.6.2"])[1])
+    for names, match in (
+        (["article.6.2.nan30"], r"did you mean article.6.2.nan300\?"),
+        (["artcle.6.2"], r"did you mean article\?"),
+        ([str(folder / "mine.yaml"), "article"], "one claims file at a time"),
+    ):
+        with pytest.raises(UserError, match=match):
+            choose(names)
+
+
+def test_the_example_can_be_asked(tmp_path: Path) -> None:
+    file = load(EXAMPLES / "deepnorm_claims.yaml")
+    quick = [claim for claim in file.claims if claim.kind is not Kind.COMPUTE]  # it stands in papers.yaml, too
+    words = [verdict.word for verdict in evaluate.judged(file, quick, tmp_path)]
+    assert words == [Word.NOT_ENOUGH] * 3 + [Word.REPRODUCED]
+
+
+def test_its_runs_are_those_of_a_table_that_is_shown() -> None:
+    own, shown = (
+        set(grid.plan(load_sweep(path)).configs)
+        for path in (EXAMPLES / "deepnorm_runs.yaml", EXAMPLES.parent / "configs" / "schemes.yaml")
+    )
+    assert len(own) == 27
+    assert own < shown

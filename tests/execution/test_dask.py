@@ -1,0 +1,122 @@
+"""Runs on dask, in this process: the same to the bit, nothing believed that comes back, and what is refused."""
+
+from __future__ import annotations
+
+import multiprocessing
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+
+import pytest
+from workloads import records, tiny
+
+import normexp
+from normexp.config import plugins
+from normexp.config.plugins import Plugin
+from normexp.errors import UserError
+from normexp.execution.dask import driver as connection
+from normexp.execution.dask import wire, workers
+from normexp.execution.dask.driver import dask
+from normexp.execution.events import Finished, Progress, Started
+from normexp.execution.executors import chosen
+from normexp.execution.inline import inline
+from normexp.execution.worker import Job
+from normexp.records.record import RunRecord, Status
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+PLUGIN = Plugin(
+    "mine.py",
+    """
+import torch
+from normexp.schemes import Norm
+
+class Half(torch.nn.Module):
+    def forward(self, x):
+        return x / 2
+
+NORMS = {"half": Norm(make=lambda width, run: Half(), help="half", source="here")}
+""",
+)
+
+
+@pytest.fixture
+def port_8787_taken() -> Iterator[None]:
+    """dask's default for its pages, here or wherever it is taken already."""
+    with ExitStack() as stack:
+        with suppress(OSError):
+            stack.enter_context(socket.create_server(("", 8787)))
+        yield
+
+
+@pytest.mark.usefixtures("port_8787_taken")
+@pytest.mark.slow
+def test_a_run_with_plugin_and_weights_is_the_same_to_the_bit_on_a_cluster_of_this_process() -> None:
+    with plugins.using(PLUGIN):
+        configs = [tiny(seed, norm="half", eval_every=2) for seed in range(2)]
+        job = Job((PLUGIN,), save_weights=True)
+        here = records(inline(configs, jobs=1, work=job))
+        events = list(dask(configs, jobs=1, work=job))
+        there = records(iter(events))
+    assert [type(event) for event in events if not isinstance(event, Progress)] == [Started, Finished] * 2
+    for seed, record in here.items():
+        assert there[seed].status is Status.DONE, there[seed].error
+        assert (there[seed].result, there[seed].verdict) == (record.result, record.verdict)
+        assert there[seed].weights == record.weights
+        assert record.weights
+    assert multiprocessing.active_children() == []
+
+
+def test_one_run_from_python_goes_to_a_scheduler_too() -> None:
+    record = normexp.run(tiny(0), executor="dask", scheduler="local")
+    assert record.status is Status.DONE, record.error
+    with pytest.raises(UserError, match=r"^scheduler .*: only executor dask has one"):
+        normexp.run(tiny(0), scheduler="local")
+
+
+def test_what_a_worker_sends_is_read_and_not_believed() -> None:
+    config = tiny(0)
+    (record,) = records(inline([config], jobs=1, work=Job())).values()
+    packed = wire.pack(record)
+    assert wire.unpack(packed, config) == RunRecord(
+        **{name: getattr(record, name) for name in RunRecord.__slots__ if name != "traces"},
+        traces=wire.unpack(packed, config).traces,
+    )
+    with pytest.raises(ValueError, match="of another config"):
+        wire.unpack(packed, tiny(1))
+    for broken in ({}, packed | {"json": "{}"}, packed | {"json": None}, packed | {"traces": {"curve": "x"}}):
+        with pytest.raises(ValueError, match=r".+"):
+            wire.unpack(broken, config)
+
+
+def test_executor_and_scheduler_belong_together() -> None:
+    with pytest.raises(UserError, match=r"^scheduler .*: only executor dask has one"):
+        chosen("processes", "tcp://here:1")
+    with pytest.raises(UserError, match=r"^executor dask: name its scheduler, tcp://HOST:8786, or local"):
+        chosen("dask", None)
+    with pytest.raises(UserError, match="there are processes, inline, dask"):
+        chosen("threads", None)
+
+
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(UserError, match=r"pip install 'normexp\[dask\]'"):
+        list(dask([tiny(0)], jobs=1, work=Job()))
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "127.0.0.1", "nonsense://x"])
+def test_a_scheduler_that_is_not_there_is_told(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.3)
+    with pytest.raises(UserError, match=f"^scheduler {address}: no dask scheduler answers there"):
+        list(dask([tiny(0)], jobs=1, work=Job(), scheduler=address))
+
+
+def test_versions_are_named_on_both_sides() -> None:
+    assert connection.differences({"the worker a": workers.versions()}) == []
+    other = workers.versions() | {"numpy": "1.0", "numerics": "0"}
+    (fault,) = connection.differences({"the worker a": other})
+    here = workers.versions()
+    assert fault == (
+        f"the worker a has numpy 1.0 (here {here['numpy']}), numerics 0 (here {here['numerics']}): "
+        "install the same there as here"
+    )

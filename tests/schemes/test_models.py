@@ -1,0 +1,189 @@
+"""The table of models: its form, its filters, what is printed, and that its keys are normexp's."""
+
+from __future__ import annotations
+
+import csv
+import io
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from normexp.config.run import RunConfig
+from normexp.errors import UserError
+from normexp.schemes.models import CELLS, FILE, Checked, Model, load, select
+from normexp.schemes.schemes import SCHEMES
+from normexp.terminal import models as view
+from normexp.terminal.console import Uncut
+
+MODELS = load()
+BY_NAME = {model.model: model for model in MODELS}
+ROW = """
+- model: Toy
+  year: 2020
+  norm: LN
+  position: pre
+  qk_norm: none
+  final_norm: no
+  eps: 1e-5
+  checked: code
+  transformers: toy
+"""
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "normexp", "models", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def names(chosen: list[Model]) -> list[str]:
+    return [model.model for model in chosen]
+
+
+class TestData:
+    @pytest.mark.parametrize("model", [model for model in MODELS if model.keys], ids=lambda model: model.model)
+    def test_keys_describe_a_run_as_they_stand(self, model: Model) -> None:
+        config = RunConfig(**dict(model.keys))
+        resolved = {key: str(value) for key, value in config.to_dict().items()}
+        assert {key: resolved[key] for key in model.keys} == dict(model.keys)
+
+    @pytest.mark.parametrize("model", [model for model in MODELS if model.keys], ids=lambda model: model.model)
+    def test_keys_say_what_the_cells_say(self, model: Model) -> None:
+        """Independently of the words: the norm, the place, the QK-norm, and a final norm where the model has one."""
+        config = RunConfig(**dict(model.keys))
+        assert model.cells["norm"].text.casefold().startswith(config.norm)
+        assert model.cells["position"].text == {"glm": "post, DeepNorm"}.get(config.position, config.position)
+        assert config.position in SCHEMES
+        qk_norm = {"none": "none", "rms": "RMS per head", "full": "RMS, full width"}[config.qk_norm]
+        assert model.cells["qk_norm"].text == qk_norm
+        assert (config.final_norm != "none") == (model.cells["final_norm"].text == "yes")
+
+    def test_names_are_unique_and_years_ascend(self) -> None:
+        assert len(BY_NAME) == len(MODELS) >= 25
+        years = [int(model.cells["year"].text) for model in MODELS]
+        assert years == sorted(years)
+
+    def test_what_is_not_known_is_unverified(self) -> None:
+        empty = [cell for model in MODELS for cell in model.cells.values() if not cell.text]
+        assert empty
+        assert {cell.checked for cell in empty} == {Checked.UNVERIFIED}
+
+    def test_the_docs_tell_how_many_there_are(self) -> None:
+        text = (Path(__file__).parents[2] / "docs" / "weights.md").read_text("utf-8")
+        assert f"how {len(MODELS)} mainstream models normalize" in text
+
+    def test_the_text_is_ascii(self) -> None:
+        """So that CSV is the same in every encoding of the output."""
+        assert FILE.read_text("utf-8").isascii()
+
+    def test_its_files_are_part_of_the_package(self) -> None:
+        project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))
+        assert project["tool"]["setuptools"]["package-data"]["normexp"] == [
+            "py.typed",
+            "schemes/models.yaml",
+            "execution/dask/dask.yaml",
+            "training/paths/compiled/kernels/*.cpp",
+            "training/paths/compiled/kernels/*.h",
+            "texts/*/claims.yaml",
+            "texts/*/sweeps/*.yaml",
+            "report/page.css",
+            "report/page.js",
+        ]
+
+    @pytest.mark.parametrize(
+        ("change", "told"),
+        [
+            (("", ""), "either keys or no_keys"),
+            (("  checked: code\n", ""), "checked"),
+            (("  transformers: toy\n", "  no_keys: why\n"), "no source"),
+            (("  transformers: toy\n", "  no_keys: why\n  sauces: [x]\n"), "sauces"),
+            (("checked: code", "no_keys: why\n  checked: surely"), "surely"),
+            (("checked: code", "no_keys: why\n  checked: code\n  but: {norms: paper}"), "norms"),
+        ],
+    )
+    def test_a_row_of_another_form_is_refused(self, change: tuple[str, str], told: str) -> None:
+        with pytest.raises(ValueError, match=told):
+            load(ROW.replace(*change))
+
+
+class TestSelect:
+    def test_parts_of_names_in_any_case(self) -> None:
+        assert names(select(MODELS, ["GEMMA", "qwen3"])) == ["Gemma 1", "Gemma 2", "Gemma 3", "Qwen3"]
+
+    def test_norm_and_position(self) -> None:
+        assert names(select(MODELS, norm="rms", position="Sandwich")) == ["Grok-1", "Gemma 2", "Gemma 3", "GLM-4-0414"]
+        assert names(select(MODELS, position="parallel"))[0] == "PaLM"
+
+    def test_normexps_own_word_or_the_models(self) -> None:
+        assert names(select(MODELS, position="glm")) == names(select(MODELS, position="deepnorm")) == ["GLM-130B"]
+
+    def test_all_filters_that_match_nothing_are_told_with_what_there_is(self) -> None:
+        with pytest.raises(UserError) as caught:
+            select(MODELS, ["bert", "elmo"], norm="foo", position="bar")
+        elmo, foo, bar = caught.value.complaints
+        assert "'elmo'" in elmo and "GPT-2; XLNet" in elmo and "bert'" not in elmo  # noqa: PT018
+        assert foo == "no model has a norm like 'foo': there are LN; RMS; LN, no bias; LN, no affine; RMS, gain 1+w"
+        assert "'bar'" in bar and "sandwich" in bar  # noqa: PT018
+
+    def test_filters_that_match_only_one_by_one(self) -> None:
+        with pytest.raises(UserError) as caught:
+            select(MODELS, ["bert", "gpt-1"], position="sandwich")
+        assert list(caught.value.complaints) == [
+            "no model has all of: name bert or gpt-1, position sandwich",
+            "name bert or gpt-1: GPT-1; BERT; RoBERTa; ALBERT; DeBERTa",
+            "position sandwich: Grok-1; Gemma 2; Gemma 3; GLM-4-0414",
+        ]
+
+
+class TestTable:
+    def test_marks(self) -> None:
+        rows = {row[0]: row for row in view.model_table(MODELS).rows}
+        assert rows["GLM-130B"][1:7] == ("2022", "LN", "post, DeepNorm", "none", "yes", "1e-5?")
+        assert rows["LLaMA 1"][1:7] == ("2023~", "RMS", "pre", "none", "yes", "1e-6~")
+        assert rows["PaLM"][5:8] == ("?", "?", "(none: parallel attention and FFN)")
+        assert rows["OLMo 2"][7:] == ("norm=rms position=output qk_norm=full", "HF olmo2")
+
+    def test_only_remarks_of_the_rows_shown(self) -> None:
+        note = view.model_table([BY_NAME["BERT"], BY_NAME["T5"]]).note
+        assert "BERT: a further LN" in note
+        assert "Gemma" not in note
+
+    @pytest.mark.parametrize(("width", "in_columns"), [(160, True), (80, False)])
+    def test_one_line_a_row_at_160_columns(self, width: int, in_columns: bool) -> None:
+        console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+        console.print(Uncut(view.model_table(MODELS)))
+        assert isinstance(console.file, io.StringIO)
+        lines = console.file.getvalue().splitlines()
+        assert max(map(len, lines)) <= width
+        found = [line for line in lines if "T5" in line and "norm=rms" in line]
+        assert bool(found) == in_columns
+
+    def test_csv_is_strict_and_has_a_verification_for_each_cell(self) -> None:
+        text = view.to_csv(MODELS)
+        rows = list(csv.DictReader(io.StringIO(text), strict=True))
+        assert len(rows) == len(MODELS)
+        for row, model in zip(rows, MODELS, strict=True):
+            assert None not in row
+            assert None not in row.values()
+            for cell in CELLS:
+                assert row[cell] == model.cells[cell].text
+                assert row[f"{cell}_checked"] in [*Checked]
+            assert row["sources"]
+            assert bool(row["keys"]) != bool(row["no_keys"])
+
+
+class TestCommand:
+    def test_table_and_csv(self) -> None:
+        done = run("--norm", "rms", "qwen3")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "norm=rms position=pre qk_norm=rms" in done.stdout
+        assert "unverified" in done.stdout
+        assert run("--csv").stdout == view.to_csv(MODELS)
+
+    def test_a_filter_that_matches_nothing(self) -> None:
+        done = run("--position", "middle")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith("normexp: no model has a position like 'middle': there are post; pre;")
