@@ -7,6 +7,7 @@ that started them. Ctrl-C stores what has finished, and the same call goes on fr
 
 from __future__ import annotations
 
+import functools
 import signal
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from normexp.analysis import frames as tables
 from normexp.config import feasibility, grid, plugins
@@ -45,10 +46,31 @@ READERS: Mapping[str, Callable[[Path], pd.DataFrame]] = {".csv": tables.read_csv
 """What reads a file of ours, by the end of its name."""
 
 
+Parameters = ParamSpec("Parameters")
+Returned = TypeVar("Returned")
+
+
+def _former_names(**names: str) -> Callable[[Callable[Parameters, Returned]], Callable[Parameters, Returned]]:
+    """Let a function accept keywords under their former names, and warn of each."""
+
+    def decorate(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
+        @functools.wraps(function)
+        def call(*positional: Parameters.args, **keywords: Parameters.kwargs) -> Returned:
+            for former in names.keys() & keywords.keys():
+                warnings.warn(f"{former}= is now called {names[former]}=", FutureWarning, stacklevel=2)
+                keywords[names[former]] = keywords.pop(former)
+            return function(*positional, **keywords)
+
+        return call
+
+    return decorate
+
+
+@_former_names(plain="autograd")
 def run(
     config: RunConfig | Mapping[str, Any],
     *,
-    plain: bool = False,
+    autograd: bool = False,
     path: ExecutionPath | None = None,
     timeout_seconds: float | None = None,
     executor: str = "processes",
@@ -61,7 +83,7 @@ def run(
     The record has the canonical config (keys that do not matter at their neutral value), `status`, `verdict` with the
     outcome, `result` with losses and the death, if any, and `traces`: `curve`, one row an update, and `layers`. A run
     that diverges is done, as in a sweep; only one whose process fails has another status, and `error`, and no verdict.
-    `plain`: every step by autograd; `path` names an execution path, by default the fastest. `executor`: "processes",
+    `autograd`: every step by autograd; `path` names an execution path, by default the fastest. `executor`: "processes",
     "inline" or "dask"; the last with the address of its `scheduler`, or "local". `progress` is called some times a
     second while it trains.
 
@@ -74,7 +96,7 @@ def run(
     for text in feasibility.warnings([config]):
         warnings.warn(text, ConfigWarning, stacklevel=2)
     check_memory([config], scheduler)
-    job = Job(plugins.loaded(), plain=plain, losses=check_tasks([config]), path=path or requested())
+    job = Job(plugins.loaded(), autograd=autograd, losses=check_tasks([config]), path=path or requested())
     execute = chosen(executor, scheduler)
     events = execute([config.canonical()], jobs=1, timeout_seconds=timeout_seconds, work=job)
     with closing(events):
@@ -130,6 +152,7 @@ class SweepResult:
         return f"<SweepResult {self.folder}, exit code {self.exit_code}: {self.conclusion}>"
 
 
+@_former_names(plain="autograd", refresh="rerun_outdated")
 def sweep(
     config: given.Config,
     overrides: str | Sequence[str] = (),
@@ -144,11 +167,11 @@ def sweep(
     timeout_seconds: float | None = None,
     only: str | Sequence[str] = (),
     retry_failed: bool = False,
-    refresh: bool = False,
+    rerun_outdated: bool = False,
     force: bool = False,
     fail_fast: bool = False,
     save_weights: bool = False,
-    plain: bool = False,
+    autograd: bool = False,
     plugin: Files = (),
     progress: bool | Listener = False,
 ) -> SweepResult:
@@ -177,11 +200,11 @@ def sweep(
         timeout_seconds=timeout_seconds,
         only=tuple(_listed(only)),
         retry_failed=retry_failed,
-        refresh=refresh,
+        rerun_outdated=rerun_outdated,
         force=force,
         fail_fast=fail_fast,
         save_weights=save_weights,
-        plain=plain,
+        autograd=autograd,
     )
     swept = run_sweep(plan, options, _listener(plan, progress))
     if swept.stopped:

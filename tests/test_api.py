@@ -289,3 +289,9 @@ def test_what_is_no_table_and_no_number_of_jobs_is_told(tmp_path: Path) -> None:
     with pytest.raises(normexp.UserError, match="write 1 or more"):
         normexp.sweep({"base": {"depth": 1}}, out=tmp_path / "results", jobs=-1)
     assert not (tmp_path / "results").exists()
+
+
+def test_former_names_of_keywords_work_and_are_told() -> None:
+    with pytest.warns(FutureWarning, match="plain= is now called autograd="):
+        record = normexp.run({**TINY, "steps": 1}, plain=True, executor="inline")
+    assert record.by_autograd

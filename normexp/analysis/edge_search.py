@@ -120,12 +120,12 @@ class Search:
         )
 
     def _shares(self, place: Place, records: Mapping[str, RunRecord]) -> list[Share]:
-        """The values of a cell that lie in the span and whose runs have all ended, none of them stale, in order."""
+        """The values of a cell that lie in the span and whose runs have all ended, none of them outdated, in order."""
         span, shares = self.question.span, []
         for value in sorted(value for value in self._asked[place] if span.low <= value <= span.high):
             points = self._cells_at(value)[place]
             ended = (records.get(point.config.run_id) for point in points)
-            found = [record for record in ended if record is not None and not record.stale]
+            found = [record for record in ended if record is not None and not record.outdated]
             if len(found) == len(points):
                 words = [record.result_word for record in found]
                 learned, failed = words.count(Outcome.LEARNED), sum(record.verdict is None for record in found)

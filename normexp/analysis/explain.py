@@ -21,9 +21,9 @@ def story(record: RunRecord, others: Iterable[RunRecord]) -> list[str]:
         lines.append(f"  nearest run that learned: {_difference(record.config, neighbour, labels)}")
         lines.append(f"    {neighbour.run_id}, loss {_loss(_final(neighbour))}")
     made = ", ".join(f"{name} {value}" for name, value in record.environment.items())
-    stale = "; STALE: this version gives other numbers" if record.stale else ""
+    outdated = "; OUTDATED: this version gives other numbers" if record.outdated else ""
     reused = f"; reused from {record.reused_from}" if record.reused_from else ""
-    return [*lines, f"  made with: {made or 'unknown'}{reused}{stale}"]
+    return [*lines, f"  made with: {made or 'unknown'}{reused}{outdated}"]
 
 
 def facts(record: RunRecord) -> list[str]:

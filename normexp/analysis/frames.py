@@ -120,7 +120,7 @@ def runs(plan: Plan, records: Mapping[str, RunRecord]) -> pd.DataFrame:
         record = records.get(run_id)
         row: dict[str, Any] = {"run_id": run_id, "status": PENDING, **config.to_dict()}
         if record is not None:
-            row |= {"status": record.status.value, "numerics": record.numerics, "stale": record.stale}
+            row |= {"status": record.status.value, "numerics": record.numerics, "stale": record.outdated}
             row |= _verdict(record) | (_result(record.result) if record.result else {})
         rows.append(row)
     return frame(rows, RUN_COLUMNS)

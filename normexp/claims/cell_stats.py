@@ -82,12 +82,12 @@ class Mismatch(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The done runs of one combination, by seed; `stale` ones, made by a program with other numerics, are not."""
+    """The done runs of one combination, by seed; `outdated` ones, made by a program with other numerics, are not."""
 
     name: str
     values: Mapping[str, Value]
     runs: Mapping[int, Row]
-    stale: int = 0
+    outdated: int = 0
 
     def numbers(self, measure: str) -> dict[int, float]:
         """A measure by seed, of the runs that have it."""
@@ -202,8 +202,8 @@ def _alike_but_for(over: str, found: list[Cell]) -> list[Cell]:
 def _check_enough(found: Sequence[Cell], needed: int) -> None:
     for cell in found:
         if len(cell.runs) < needed:
-            stale = f", {cell.stale} stale: --run makes them again" if cell.stale else ""
-            raise Thin(f"{cell.name}: {len(cell.runs)} of {plural(needed, 'needed run')} done{stale}")
+            outdated = f", {cell.outdated} outdated: --run runs them again" if cell.outdated else ""
+            raise Thin(f"{cell.name}: {len(cell.runs)} of {plural(needed, 'needed run')} done{outdated}")
 
 
 def measured(cell: Cell, measure: str, needed: int) -> dict[int, float]:

@@ -120,7 +120,7 @@ class Evidence:
 
 
 def _told(row: dict[str, Any]) -> dict[str, Any]:
-    """A dead run's final loss is infinite, and so is any that is NaN; a stale run is none."""
+    """A dead run's final loss is infinite, and so is any that is NaN; an outdated run is none."""
     if row["outcome"] == Outcome.NONFINITE:
         row["final_val_loss"] = math.inf
     if row["init_val_loss"] is not None and math.isnan(row["init_val_loss"]):

@@ -1,38 +1,21 @@
-"""The program: its commands, and how faults and interruptions end it.
-
-Options of the program itself.
-"""
+"""The program: its commands, its own options, and how faults and interruptions end it."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import importlib
 import logging
 import os
+import pkgutil
 import sys
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 import normexp
-from normexp.commands import (
-    bench,
-    claims,
-    collapse,
-    compare,
-    completion,
-    convert,
-    edge,
-    export,
-    inspect,
-    merge,
-    models,
-    pack,
-    plot,
-    probe,
-    sweep,
-    views,
-)
+import normexp.commands
+from normexp.commands import completion, options
 from normexp.commands.completion import show
 from normexp.errors import EXIT_USAGE, UserError
 from normexp.execution.machine import open_closed
@@ -71,23 +54,18 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.callback()(program)
-app.command(cls=sweep.SweepCommand)(sweep.sweep)
-for command in (collapse.collapse, views.list_sweeps, views.report, views.schemes):
-    app.command(name=command.__name__.removesuffix("_sweeps"))(command)
-app.command()(inspect.explain)
-app.command()(inspect.repro)
-app.command()(compare.compare)
-app.command()(export.export)
-app.command()(models.models)
-app.command()(bench.bench)
-app.command()(convert.convert)
-app.command()(claims.claims)
-app.command()(plot.plot)
-app.command()(pack.pack)
-app.command()(pack.unpack)
-app.command()(merge.merge)
-app.command(cls=sweep.SweepCommand)(probe.probe)
-app.command(cls=sweep.SweepCommand)(edge.edge)
+
+
+def commands() -> list[tuple[str, Any]]:
+    """Name and module of every command: each module of the package that names its panel, panel by panel."""
+    names = [module.name for module in pkgutil.iter_modules(normexp.commands.__path__) if module.name != "app"]
+    modules = {name: importlib.import_module(f"normexp.commands.{name}") for name in names}
+    found = [(name, module) for name, module in modules.items() if hasattr(module, "PANEL")]
+    return sorted(found, key=lambda named: [*options.Panel].index(named[1].PANEL))
+
+
+for name, module in commands():
+    app.command(name=name, cls=options.Command, rich_help_panel=module.PANEL)(module.command)
 
 EXIT_OUTPUT_FAILED = 1
 EXIT_SIGPIPE = 128 + 13

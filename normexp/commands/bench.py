@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from normexp.config.run import RunConfig
     from normexp.records.measurements import Rounds, Timing
 
+PANEL = common.Panel.RUN
+
 
 Found = TypeVar("Found")
 
@@ -95,8 +97,8 @@ def read_threads(text: str | None, processors: int) -> list[int]:
 
 def read_one(texts: Sequence[str]) -> tuple[RunConfig, str]:
     """The config of one network, and its keys in words. Raises UserError."""
-    from normexp.commands.network import one_network
     from normexp.config.labels import values_text
+    from normexp.config.network import one_network
     from normexp.config.overrides import read_overrides
     from normexp.config.run import RunConfig
     from normexp.config.yaml_file import Notes
@@ -121,9 +123,9 @@ def read_model(texts: Sequence[str]) -> tuple[dict[str, RunConfig], str]:
 
     Raises UserError.
     """
-    from normexp.commands.network import one_network
     from normexp.config import feasibility
     from normexp.config.labels import values_text
+    from normexp.config.network import one_network
     from normexp.config.overrides import read_overrides
     from normexp.config.run import RunConfig
     from normexp.config.yaml_file import Notes
@@ -154,7 +156,7 @@ BUSY = 0.3
 """The load from which on other processes disturb."""
 
 
-def bench(
+def command(
     overrides: Annotated[
         list[str] | None,
         typer.Argument(help="key=value: the network whose step is timed; norm=ln,dyt,none.", show_default=False),
@@ -178,27 +180,27 @@ def bench(
         _compare_paths(overrides or (), rounds)
         return
     from normexp.analysis import measured_tables as view
-    from normexp.commands.show import show
     from normexp.execution.machine import default_jobs
     from normexp.plots.measured import draw_bench
     from normexp.plots.style import render
     from normexp.storage import outputs
-    from normexp.terminal.console import Uncut
+    from normexp.terminal.console import ResponsiveTable
+    from normexp.terminal.show import show
 
     processors, folder = default_jobs(), out / FOLDER
     request = read(shapes, threads, overrides or (), processors)
     with outputs.held(folder):
         rows = list(_rows(request, rounds, steps, processors))
         outputs.write_measured(folder, "bench", view.bench_csv(rows), render(draw_bench(rows)))
-    show(*(Uncut(table) for table in view.bench_tables(rows)), f"Files: {folder}")
+    show(*(ResponsiveTable(table) for table in view.bench_tables(rows)), f"Files: {folder}")
 
 
 def _compare_paths(overrides: Sequence[str], rounds: int | None) -> None:
     """Which path steps take on this machine, why, and how long a step takes by each."""
     from normexp.analysis import measured_tables as view
-    from normexp.commands.show import show
     from normexp.execution.machine import keep_freed_memory
-    from normexp.terminal.console import Uncut
+    from normexp.terminal.console import ResponsiveTable
+    from normexp.terminal.show import show
     from normexp.training import bench
     from normexp.training.paths.choice import choose
 
@@ -208,15 +210,15 @@ def _compare_paths(overrides: Sequence[str], rounds: int | None) -> None:
     seconds = bench.paths(config, rounds or PATH_ROUNDS)
     show(f"path in use: {choice.path} ({choice.why})")
     show(*(f"{name.replace('_', ' ')}: {value}" for name, value in choice.made_by.items()), f"machine: {_machine()}")
-    show(Uncut(view.paths(seconds, told, in_use=choice.path)))
+    show(ResponsiveTable(view.paths(seconds, told, in_use=choice.path)))
 
 
 def _rows(request: Request, rounds: int | None, steps: int, processors: int) -> Iterator[Timing]:
     """Say where it is measured, then each part as it is done."""
-    from normexp.commands.show import say, show
     from normexp.config.labels import plural
     from normexp.execution.machine import keep_freed_memory, load
     from normexp.records.measurements import STEP, timings
+    from normexp.terminal.show import say, show
 
     busy, machine = load(), _machine()
     show(f"{machine}; processors: {processors}; load: {'unknown' if busy is None else f'{busy:.2f}'}")

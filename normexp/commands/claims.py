@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from normexp.claims.claim import Claim, ClaimFile, Verdict
     from normexp.runner.run_selection import Options
 
+PANEL = common.Panel.CLAIMS
 
-def claims(
+
+def command(
     names: Annotated[
         list[str] | None,
         typer.Argument(
@@ -69,11 +71,11 @@ def claims(
     from normexp.claims.evidence import QUICK_SCALE
     from normexp.claims.files import beside, choose, folder_of
     from normexp.commands.options import show_json
-    from normexp.commands.show import show, warn
     from normexp.config.labels import plural
     from normexp.errors import EXIT_VERDICT_DIFFERS, UserError
     from normexp.runner.run_selection import Options
     from normexp.terminal import claims as view
+    from normexp.terminal.show import show, warn
 
     if checks:
         show(view.vocabulary())
@@ -92,7 +94,7 @@ def claims(
         executor=executor,
         scheduler=scheduler,
         retry_failed=True,
-        refresh=True,
+        rerun_outdated=True,
         beside=beside(folder),
         argv=tuple(sys.argv),
     )
@@ -135,13 +137,13 @@ def _tell_missing(
     """Say how many runs are missing, how long they take, and what to run. Without missing runs, say nothing."""
     from normexp.claims import evaluate
     from normexp.claims.files import called, shipped
-    from normexp.commands.show import show
     from normexp.config import plugins
     from normexp.config.labels import duration, plural
     from normexp.execution.executors import workers_to_count_on
     from normexp.runner import time_left
     from normexp.storage import index
     from normexp.terminal import claims as view
+    from normexp.terminal.show import show
 
     lacking, needed = evaluate.missing(file, chosen, options.out, scale, alone=one)
     if not lacking:
@@ -158,11 +160,11 @@ def _tell_missing(
 
 def _restore(folder: Path) -> None:
     """Unpack what packs hold and their folders lack. Where other runs are there, a fault is no more than a warning."""
-    from normexp.commands.pack import restore
-    from normexp.commands.show import say
+    from normexp.commands.unpack import restore
     from normexp.errors import UserError
     from normexp.storage import index
     from normexp.storage.store import Store
+    from normexp.terminal.show import say
 
     for path in index.waiting(folder):
         try:
@@ -174,8 +176,8 @@ def _restore(folder: Path) -> None:
 
 
 def _report(file: ClaimFile, verdicts: list[Verdict], folder: Path, scale: float, *, redraw: bool) -> None:
-    from normexp.commands.show import show
     from normexp.report import claims_report
+    from normexp.terminal.show import show
 
     paths = claims_report.write(file, verdicts, folder, scale=scale, redraw=redraw)
     show(f"Report: {' and '.join(map(str, paths))}")
@@ -184,8 +186,8 @@ def _report(file: ClaimFile, verdicts: list[Verdict], folder: Path, scale: float
 def _run(file: ClaimFile, chosen: list[Claim], scale: float, options: Options, one: bool) -> int:
     """Run the sweeps that the claims read, in the file's order; of one claim, its points alone. The exit code."""
     from normexp.claims import evaluate
-    from normexp.commands.show import execute
     from normexp.errors import EXIT_RUNS_FAILED
+    from normexp.terminal.show import execute
 
     worst = 0
     for plan, only in evaluate.work(file, chosen, scale, alone=one):

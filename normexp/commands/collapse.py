@@ -17,6 +17,8 @@ from normexp.config.run import KEYS
 from normexp.errors import UserError
 from normexp.schemes.network_config import Value
 
+PANEL = common.Panel.RUN
+
 OWN_NAMES = {"depth": "layers"}
 """Run keys that this command also calls otherwise."""
 
@@ -26,7 +28,7 @@ def _collapse(
     out: Path,
     jobs: int | None,
     force: bool,
-    plain: bool,
+    autograd: bool,
     executor: str,
     scheduler: str | None,
     **keys: str | None,
@@ -36,8 +38,8 @@ def _collapse(
     As a Transformer with lr 1e-2 by default. When nothing collapses, it says so.
     """
     from normexp.analysis.collapse import plan_of
-    from normexp.commands.show import execute_collapse, say
     from normexp.runner.run_selection import Options
+    from normexp.terminal.show import execute_collapse, say
 
     if setting not in SETTINGS:
         raise UserError(f"--setting {setting}: there are {', '.join(SETTINGS)}")
@@ -62,7 +64,7 @@ def _collapse(
         executor=executor,
         scheduler=scheduler,
         force=force,
-        plain=plain,
+        autograd=autograd,
         argv=tuple(sys.argv),
     )
     plan = plan_of(setting, given)
@@ -88,7 +90,7 @@ def _with_run_keys(function: Callable[..., None]) -> Callable[..., None]:
         _parameter("out", common.Out, common.OUT),
         _parameter("jobs", common.Jobs, None),
         _parameter("force", common.Force, False),
-        _parameter("plain", common.Plain, False),
+        _parameter("autograd", common.Autograd, False),
         _parameter("executor", common.Executor, "processes"),
         _parameter("scheduler", common.Scheduler, None),
         _parameter("plugin", common.Plugins, None),
@@ -107,4 +109,4 @@ def _with_run_keys(function: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-collapse = _with_run_keys(_collapse)
+command = _with_run_keys(_collapse)

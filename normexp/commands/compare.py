@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from normexp.analysis.pairing import Side
     from normexp.records.record import RunRecord
 
+PANEL = common.Panel.READ
 
-def compare(
+
+def command(
     a: Annotated[str, typer.Argument(help="A sweep (its folder, or its name under --out), or a run (its id).")],
     b: Annotated[str | None, typer.Argument(help="Another one of the same sort.", show_default=False)] = None,
     along: Annotated[
@@ -29,11 +31,11 @@ def compare(
     from normexp.analysis import comparison
     from normexp.analysis.pairing import halves
     from normexp.commands.options import show_json
-    from normexp.commands.show import show
     from normexp.errors import UserError
     from normexp.records.record import RunRecord
     from normexp.terminal import compare as runs
     from normexp.terminal import compare as sweeps
+    from normexp.terminal.show import show
 
     if (b is None) is (along is None):
         raise UserError("give two sweeps, two runs, or one sweep with --along position=pre,post")
@@ -52,10 +54,10 @@ def compare(
 def _found(name: str, out: Path) -> Side | RunRecord:
     """The sweep of a folder, or of a name under `out`; else the run of this id. Raises UserError."""
     from normexp.analysis.pairing import side
-    from normexp.commands.show import warn
     from normexp.report import report as reports
     from normexp.storage import index
     from normexp.storage.store import Store
+    from normexp.terminal.show import warn
 
     for folder in (Path(name), out / name):
         store = Store(folder)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from normexp.analysis.tables import TextTable
     from normexp.training.conversion import Conversion, Measured
 
+PANEL = common.Panel.RUN
+
 
 EXACT = "Exact: the logits are those of before, up to rounding."
 
@@ -59,7 +61,7 @@ class To(StrEnum):
     LN = "ln"
 
 
-def convert(
+def command(
     source: Annotated[
         str, typer.Argument(metavar="IN", help="A .safetensors file, a run's folder, or a run id (or a part of one).")
     ],
@@ -79,11 +81,11 @@ def convert(
     plugin: common.Plugins = None,
 ) -> None:
     """LayerNorm weights to RMSNorm or back: exact where theory allows it, else approximate, measured either way."""
-    from normexp.commands.network import read_network
-    from normexp.commands.show import say, show
+    from normexp.config.network import read_network
     from normexp.execution.signals import stoppable
     from normexp.storage import outputs
-    from normexp.terminal.console import Encodable, Uncut
+    from normexp.terminal.console import Encodable, ResponsiveTable
+    from normexp.terminal.show import say, show
     from normexp.training.conversion import convert as run
     from normexp.training.weights import network_from, weights_bytes
 
@@ -97,4 +99,4 @@ def convert(
     with stoppable():
         made = run(network, to.value, final_norm=None if final_norm is None else final_norm.value, calibrate=calibrate)
     outputs.write_weights(target, weights_bytes(made.network, made.config, history=history(made, origin)), force=force)
-    show(Uncut(conversion_table(made)), Encodable(verdict(made)), f"Weights: {target}")
+    show(ResponsiveTable(conversion_table(made)), Encodable(verdict(made)), f"Weights: {target}")

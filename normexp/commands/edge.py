@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from normexp.runner.run_selection import Options
     from normexp.storage.store import Store
 
+PANEL = common.Panel.RUN
 
-def edge(
+
+def command(
     config: Annotated[Path, typer.Argument(help="A YAML file; the axis does not stand in its grid.")],
     overrides: Annotated[
         list[str] | None, typer.Argument(help="key=value, as for normexp sweep.", show_default=False)
@@ -59,9 +61,9 @@ def edge(
     """
     from normexp.analysis.edge_search import Search
     from normexp.analysis.stability_edges import ask
-    from normexp.commands.show import say
     from normexp.config import sweep_file
     from normexp.runner.run_selection import Options
+    from normexp.terminal.show import say
 
     sweep = sweep_file.load(config, overrides or ())
     question = ask(sweep, axis, low=low, high=high, resolution=resolution, seeds=seeds, at_least=at_least)
@@ -73,7 +75,7 @@ def edge(
         scheduler=scheduler,
         timeout_seconds=timeout,
         retry_failed=retry_failed,
-        refresh=True,
+        rerun_outdated=True,
         argv=tuple(sys.argv),
     )
     stored, plan = _begun(search, options)
@@ -114,12 +116,12 @@ def _most(search: Search) -> str:
 
 
 def _show_dry_run(search: Search, plan: Plan, stored: Mapping[str, RunRecord], options: Options) -> None:
-    from normexp.commands.show import excluded_lines, show
     from normexp.config.labels import duration, plural
     from normexp.runner import sampling
     from normexp.runner.run_selection import work_of
     from normexp.runner.sweep import check
     from normexp.storage.store import Store
+    from normexp.terminal.show import excluded_lines, show
 
     losses = check(plan, options)
     store = Store(options.out / plan.folder)
@@ -137,11 +139,11 @@ def _show_dry_run(search: Search, plan: Plan, stored: Mapping[str, RunRecord], o
 def _execute(search: Search, plan: Plan, stored: Mapping[str, RunRecord], options: Options) -> int:
     """Run round by round under the live view, then write and print what was found. Returns the exit code."""
     from normexp.analysis import edge_tables as views
-    from normexp.commands.show import say, screen, show
     from normexp.runner.sweep import run_sweep
     from normexp.storage.store import StorageError, Store
-    from normexp.terminal.console import Encodable, Uncut
+    from normexp.terminal.console import Encodable, ResponsiveTable
     from normexp.terminal.live import View, names_of
+    from normexp.terminal.show import say, screen, show
 
     store, question = Store(options.out / plan.folder), search.question
     view = View(screen(), names_of(plan), store.folder)
@@ -163,7 +165,7 @@ def _execute(search: Search, plan: Plan, stored: Mapping[str, RunRecord], option
             _write(store, search, records)
     edges = search.edges(records)
     words, cost = views.conclusion(question, edges), views.cost(search, records, stored)
-    show(Uncut(views.table(question, edges)), Encodable(words, "bold"), cost, f"Files: {store.folder}")
+    show(ResponsiveTable(views.table(question, edges)), Encodable(words, "bold"), cost, f"Files: {store.folder}")
     if swept.message:
         say(swept.message)
     return swept.exit_code

@@ -9,8 +9,10 @@ import typer
 
 from normexp.commands import options as common
 
+PANEL = common.Panel.PAPER
 
-def export(
+
+def command(
     folder: Annotated[Path, typer.Argument(help="The folder of a sweep, finished or not.", show_default=False)],
     to: Annotated[str, typer.Option(help="tensorboard, latex, markdown, csv or parquet.", show_default=False)],
     out: Annotated[
@@ -21,12 +23,12 @@ def export(
     plugin: common.Plugins = None,
 ) -> None:
     """Write a sweep's tables for a paper, its runs and curves as tables, or event files for TensorBoard."""
-    from normexp.commands.show import say, show
     from normexp.config.labels import plural
     from normexp.report import report as reports
     from normexp.report.export import exporter
     from normexp.storage import files as exported
     from normexp.storage.store import Store
+    from normexp.terminal.show import say, show
 
     row, store = exporter(to), Store(folder)
     report = reports.read(store)

@@ -10,8 +10,10 @@ import typer
 
 from normexp.commands import options as common
 
+PANEL = common.Panel.MACHINES
 
-def merge(
+
+def command(
     folders: Annotated[list[Path], typer.Argument(help="Folders of one sweep: its shards, or any others.")],
     out: Annotated[
         Path | None,
@@ -20,10 +22,10 @@ def merge(
     plugin: common.Plugins = None,
 ) -> None:
     """Join the shards of a sweep into one folder, every run once; where two have other numbers, nothing is written."""
-    from normexp.commands.show import say, show
     from normexp.config.labels import plural
     from normexp.runner.merge import merge as join
     from normexp.terminal import console
+    from normexp.terminal.show import say, show
 
     merged = join(folders, out, tuple(sys.argv))
     for warning in merged.warnings:

@@ -6,8 +6,12 @@ from typing import Annotated
 
 import typer
 
+from normexp.commands import options
 
-def models(
+PANEL = options.Panel.REFERENCE
+
+
+def command(
     names: Annotated[
         list[str] | None,
         typer.Argument(metavar="NAME", help="Parts of models' names: any of them; quote a name of two words."),
@@ -17,13 +21,13 @@ def models(
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, with how far each cell was verified.")] = False,
 ) -> None:
     """How mainstream models normalize, from which source, and the keys that make the same block."""
-    from normexp.commands.show import show
     from normexp.schemes.models import load, select
     from normexp.terminal import models as view
-    from normexp.terminal.console import Uncut
+    from normexp.terminal.console import ResponsiveTable
+    from normexp.terminal.show import show
 
     chosen = select(load(), names or (), norm=norm, position=position)
     if csv:
         typer.echo(view.to_csv(chosen), nl=False)
     else:
-        show(Uncut(view.model_table(chosen)))
+        show(ResponsiveTable(view.model_table(chosen)))

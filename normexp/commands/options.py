@@ -1,7 +1,4 @@
-"""JSON on standard output, for scripts.
-
-Options that several commands share.
-"""
+"""What commands share: the groups of the help, how arguments are parsed, options, and JSON on standard output."""
 
 from __future__ import annotations
 
@@ -9,16 +6,62 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from normexp.config.keys import Key, with_point
+from normexp.config.run import KEYS
+from normexp.errors import UserError
 from normexp.storage import RESULTS
 
 OUT = RESULTS
+
+
+class Panel(StrEnum):
+    """The groups of `normexp --help`, in their order. A module of this package is a command if it has a `PANEL`."""
+
+    RUN = "Run"
+    READ = "Read results"
+    CLAIMS = "Check claims"
+    PAPER = "For a paper"
+    MACHINES = "Several machines"
+    REFERENCE = "Reference"
+
+
+RENAMED = {"--plain": "--autograd", "--refresh": "--rerun-outdated"}
+"""Former names of options, which still work."""
+WORKERS = {"workers", "num_workers", "n_jobs", "processes", "threads", "cpus"}
+"""Names that other programs give to --jobs."""
+
+
+class Command(TyperCommand):
+    """Accepts former names of options, and tells who writes a config key as an option how to write it."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, list(self._current(args)))
+
+    def _current(self, args: Sequence[str]) -> Iterator[str]:
+        names = {name for option in self.params for name in option.opts}
+        for number, argument in enumerate(args, start=1):
+            option, _, value = argument.partition("=")
+            key = option.removeprefix("--").replace("-", "_")
+            if not argument.startswith("--") or option in names:
+                yield argument
+            elif RENAMED.get(argument) in names:
+                print(f"warning: {argument} is now called {RENAMED[argument]}", file=sys.stderr)
+                yield RENAMED[argument]
+            elif key in KEYS and "overrides" in names:
+                after = next((text for text in args[number : number + 1] if not text.startswith("-")), "VALUE")
+                raise UserError(f"No such option: {option}: write {key}={value or after}, without dashes")
+            elif key in WORKERS and "--jobs" in names:
+                raise UserError(f"No such option: {option}: write --jobs")
+            else:
+                yield argument
 
 
 def number(*, low: float = -math.inf, high: float = math.inf) -> Callable[[str], float]:
@@ -36,6 +79,8 @@ def number(*, low: float = -math.inf, high: float = math.inf) -> Callable[[str],
     return parse
 
 
+RunId = Annotated[str, typer.Argument(help="A run id, a part of one that no other run has, or the path of its folder.")]
+SweepFolder = Annotated[Path, typer.Argument(help="The folder of a sweep, or one of sweeps.", show_default=False)]
 Out = Annotated[Path, typer.Option("--out", help="Folder of all results.", file_okay=True)]
 Jobs = Annotated[
     int | None,
@@ -54,7 +99,10 @@ Scheduler = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would run, and write nothing.")]
 RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Run failed, killed and timed-out runs again.")]
-Plain = Annotated[bool, typer.Option("--plain", help="Make every step by autograd: slower, equal up to rounding.")]
+Autograd = Annotated[
+    bool,
+    typer.Option("--autograd", help="Compute gradients with autograd (slower, same result up to rounding)."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts on standard output, and nothing else.")]
 Force = Annotated[bool, typer.Option("--force", help="Run every point again, and take over another sweep's folder.")]
 

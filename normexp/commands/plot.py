@@ -9,8 +9,10 @@ import typer
 
 from normexp.commands import options as common
 
+PANEL = common.Panel.PAPER
 
-def plot(
+
+def command(
     folder: Annotated[Path, typer.Argument(help="The folder of a sweep, finished or not.")],
     kind: Annotated[
         str | None,
@@ -45,9 +47,9 @@ def plot(
     plugin: common.Plugins = None,
 ) -> None:
     """Draw a sweep: losses, sensitivity to the learning rate, outcomes over two axes, layers; with the data as CSV."""
-    from normexp.commands.show import say, show
     from normexp.report import figure_requests
     from normexp.storage.store import Store
+    from normexp.terminal.show import say, show
 
     request = figure_requests.read(
         kind=kind,

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from normexp.storage.store import Store
     from normexp.training.trainer import Trainer
 
+PANEL = common.Panel.RUN
+
 
 NAME = "probe"
 SEEDS = 3
@@ -110,7 +112,7 @@ def _networks(plan: Plan, fixed: Mapping[str, Value]) -> dict[str, list[Point]]:
 BEFORE, AFTER = "before training", "after training"
 
 
-def probe(
+def command(
     overrides: Annotated[
         list[str] | None,
         typer.Argument(help="key=value; position=pre,post,deepnorm stand side by side.", show_default=False),
@@ -127,9 +129,9 @@ def probe(
 ) -> None:
     """Look inside networks at initialization, layer by layer: signal, gradients, what one step changes, attention."""
     from normexp.analysis import measured_tables as view
-    from normexp.commands.show import say
     from normexp.execution.machine import keep_freed_memory
     from normexp.execution.signals import stoppable
+    from normexp.terminal.show import say
 
     keep_freed_memory()
     with stoppable():
@@ -153,9 +155,9 @@ def probe(
 
 def _initial(request: Request) -> Iterator[Probed]:
     """Every network and seed; what stands under several names is measured once."""
-    from normexp.commands.show import say
     from normexp.config.labels import plural
     from normexp.records.measurements import Probed
+    from normexp.terminal.show import say
     from normexp.training.inspection import inspect
 
     known: dict[str, list[SignalRow]] = {}
@@ -185,8 +187,8 @@ def _stored(out: Path, name: str) -> Iterator[Probed]:
 
 def _trained(store: Store, record: RunRecord) -> Trainer:
     """The network that a done run ended with, from its weights if they are stored, else trained again."""
-    from normexp.commands.show import say
     from normexp.config.labels import plural
+    from normexp.terminal.show import say
     from normexp.training.inspection import restore, retrain
 
     path, weights = store.weights(record.run_id)
@@ -227,11 +229,11 @@ def _write(folder: Path, title: str, found: Sequence[Probed], shown: Sequence[Pr
 
 def _show(folder: Path, title: str, found: Sequence[Probed], shown: Sequence[Profile]) -> None:
     from normexp.analysis import measured_tables as view
-    from normexp.commands.show import show
-    from normexp.terminal.console import Encodable, Uncut
+    from normexp.terminal.console import Encodable, ResponsiveTable
+    from normexp.terminal.show import show
 
     seeds = len({network.config.seed for network in found})
     wide, narrow = (view.probe_tables(shown, spread=spread) for spread in (True, False))
-    parts = [Uncut(*pair) for pair in zip(wide, narrow, strict=True)]
+    parts = [ResponsiveTable(*pair) for pair in zip(wide, narrow, strict=True)]
     notes = [Encodable(note)] if (note := view.note(seeds)) else []
     show(Encodable(title, "bold"), *parts, *notes, f"Files: {folder}")

@@ -4,35 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
 
 from normexp.commands import options as common
-from normexp.config.run import KEYS
-from normexp.errors import UserError
 
-WORKERS = {"workers", "num_workers", "n_jobs", "processes", "threads", "cpus"}
-"""What others call --jobs."""
+PANEL = common.Panel.RUN
 
 
-class SweepCommand(TyperCommand):
-    """Tells whoever writes a key of the config as an option, or another's name of --jobs, how it is written."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        for number, argument in enumerate(args, start=1):
-            name, _, value = argument.removeprefix("--").partition("=")
-            key = name.replace("-", "_")
-            if argument.startswith("--") and key in KEYS:
-                after = next((text for text in args[number : number + 1] if not text.startswith("-")), "VALUE")
-                raise UserError(f"No such option: --{name}: write {key}={value or after}, without dashes")
-            if argument.startswith("--") and key in WORKERS and any("--jobs" in option.opts for option in self.params):
-                raise UserError(f"No such option: --{name}: write --jobs")
-        return super().parse_args(ctx, args)
-
-
-def sweep(
+def command(
     config: Annotated[Path, typer.Argument(help="A YAML file; normexp collapse --help lists every key.")],
     overrides: Annotated[
         list[str] | None,
@@ -51,15 +32,15 @@ def sweep(
     only: Annotated[list[str] | None, typer.Option(help="Run only the points with key=value.")] = None,
     dry_run: common.DryRun = False,
     retry_failed: common.RetryFailed = False,
-    refresh: Annotated[
-        bool, typer.Option("--refresh", help="Run again what an older version made with other numbers.")
+    rerun_outdated: Annotated[
+        bool, typer.Option("--rerun-outdated", help="Rerun runs of older versions whose numbers have changed since.")
     ] = False,
     force: common.Force = False,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first run that fails.")] = False,
     save_weights: Annotated[
         bool, typer.Option("--save-weights", help="Store trained weights, too; done runs without them run again.")
     ] = False,
-    plain: common.Plain = False,
+    autograd: common.Autograd = False,
     max_runs: Annotated[int, typer.Option(min=1, help="Refuse a larger grid.")] = 10_000,
     timeout: common.Timeout = None,
     executor: common.Executor = "processes",
@@ -71,11 +52,11 @@ def sweep(
     plugin: common.Plugins = None,
 ) -> None:
     """Run what is missing of a grid; write its tables, figures and summary."""
-    from normexp.commands.show import execute, say, show_dry_run
     from normexp.config import grid
     from normexp.config import sweep_file as configs
     from normexp.config.plan import parse_shard
     from normexp.runner.run_selection import Options
+    from normexp.terminal.show import execute, say, show_dry_run
 
     share = parse_shard(shard) if shard is not None else None
     plan = grid.plan(configs.load(config, overrides or (), scale=scale), max_runs=max_runs)
@@ -90,10 +71,10 @@ def sweep(
         timeout_seconds=timeout,
         force=force,
         retry_failed=retry_failed,
-        refresh=refresh,
+        rerun_outdated=rerun_outdated,
         fail_fast=fail_fast,
         save_weights=save_weights,
-        plain=plain,
+        autograd=autograd,
         only=tuple(only or ()),
         argv=tuple(sys.argv),
     )

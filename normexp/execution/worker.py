@@ -44,15 +44,15 @@ class Job:
     """Train and judge a config: a record that is done, or failed with the traceback as its log; see `attempt`.
 
     The text of `plugins` travels with it. Records bring the trained weights if asked for.
-    With `plain`, autograd makes every step: the reference of the faster paths, and equal to them up to rounding; `path`
-    names another one than the fastest.
+    With `autograd`, autograd computes the gradients: the reference of the faster paths, equal to them up to rounding.
+    `path` names another path than the fastest.
     `losses` are reference losses that the driver has estimated already, by their task. Where someone has the layers
     `watched`, they are measured for every report, not at evaluations alone.
     """
 
     plugins: tuple[Plugin, ...] = ()
     save_weights: bool = False
-    plain: bool = False
+    autograd: bool = False
     losses: Mapping[TaskName, Losses] = field(default_factory=dict)
     watched: bool = False
     path: ExecutionPath | None = None
@@ -64,7 +64,7 @@ class Job:
             add(plugin)
         remember(self.losses)
         work = functools.partial(
-            _train, save_weights=self.save_weights, plain=self.plain, watched=self.watched, path=self.path
+            _train, save_weights=self.save_weights, autograd=self.autograd, watched=self.watched, path=self.path
         )
         return attempt(work, config, report)
 
@@ -133,7 +133,7 @@ def _train(
     report: Report,
     *,
     save_weights: bool = False,
-    plain: bool = False,
+    autograd: bool = False,
     watched: bool = False,
     path: ExecutionPath | None = None,
 ) -> RunRecord:
@@ -146,7 +146,7 @@ def _train(
     start = time.perf_counter()
     with thread_count(THREADS):
         look_seconds = REPORT_SECONDS if watched else math.inf
-        training = train(config, report=step, plain=plain, path=path, look_seconds=look_seconds)
+        training = train(config, report=step, autograd=autograd, path=path, look_seconds=look_seconds)
         verdict = outcome.judge(training.result, training.traces.evaluations, vocab=config.vocab, steps=config.steps)
         seconds: Mapping[str, float] = {**training.seconds, "total": time.perf_counter() - start}
         return RunRecord(

@@ -1,4 +1,4 @@
-"""When the program began to give other numbers for the same config: what makes a stored run stale."""
+"""When the program began to give other numbers for the same config: what makes a stored run outdated."""
 
 from __future__ import annotations
 

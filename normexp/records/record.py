@@ -12,8 +12,8 @@ from normexp.records.execution_path import ExecutionPath
 from normexp.records.numerics import numerics
 
 STEP, PLAIN = "step", "plain"
-"""In an environment: the path that made every step, `plain` for autograd. Where it is lacking, as in older runs, it was
-the tape."""
+"""The entry of an environment that names the path of every step; `plain` is autograd. Older runs without the entry
+were made by the tape."""
 COMPARED = (
     "normexp", "torch", "numpy", "cpu_capability", "torch_threads", STEP, "compiler", "compiler_flags", "processor",
 )  # fmt: skip
@@ -233,10 +233,10 @@ class RunRecord:
     @property
     def usable(self) -> bool:
         """Whether it came to a result, by a program with the numerics of today."""
-        return self.status is Status.DONE and not self.stale
+        return self.status is Status.DONE and not self.outdated
 
     @property
-    def plain(self) -> bool:
+    def by_autograd(self) -> bool:
         """Whether autograd made every step."""
         return self.environment.get(STEP) == PLAIN
 
@@ -256,6 +256,6 @@ class RunRecord:
         return {**self.environment, STEP: step_word(self.path)} if self.environment else {}
 
     @property
-    def stale(self) -> bool:
+    def outdated(self) -> bool:
         """Made by a program whose numbers differ from today's."""
         return self.numerics < numerics(self.config)

@@ -203,7 +203,7 @@ def missing(sheet: Sheet) -> list[str]:
 
 
 def _lacks(record: RunRecord | None) -> bool:
-    return record is None or record.result is None or record.stale
+    return record is None or record.result is None or record.outdated
 
 
 def _cells(plan: Plan, runs: pd.DataFrame, summary: pd.DataFrame) -> TextTable:

@@ -165,11 +165,13 @@ def write_figure(store: Store, name: str, images: Mapping[str, bytes], data: pd.
 
 
 def warnings(records: Mapping[str, RunRecord], strays: list[str]) -> list[str]:
-    """What a reader of the tables should know: stale runs, mixed environments, runs that no point asks for."""
+    """What a reader of the tables should know: outdated runs, mixed environments, runs that no point asks for."""
     told = []
-    stale = sum(record.stale for record in records.values())
-    if stale:
-        told.append(f"{plural(stale, 'run')} stale: this version gives other numbers; --refresh runs them again")
+    outdated = sum(record.outdated for record in records.values())
+    if outdated:
+        told.append(
+            f"{plural(outdated, 'run')} outdated: this version gives other numbers; --rerun-outdated runs them again"
+        )
     for name in COMPARED:
         found = sorted({str(record.made_with[name]) for record in records.values() if name in record.made_with})
         if len(found) > 1:

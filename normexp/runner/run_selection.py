@@ -14,7 +14,7 @@ from normexp.storage.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How a sweep is executed; nothing here changes a number, but `plain` the last digits.
+    """How a sweep is executed; nothing here changes a number, but `autograd` the last digits.
 
     Runs that sweeps under `out` have, or under the folders `beside` it, are copied. `jobs` runs at a time; None: the
     processors that this process may use, or what the workers of a scheduler elsewhere take.
@@ -27,10 +27,10 @@ class Options:
     timeout_seconds: float | None = None
     force: bool = False
     retry_failed: bool = False
-    refresh: bool = False
+    rerun_outdated: bool = False
     fail_fast: bool = False
     save_weights: bool = False
-    plain: bool = False
+    autograd: bool = False
     watched: bool = False
     only: tuple[str, ...] = ()
     beside: tuple[Path, ...] = ()
@@ -69,8 +69,8 @@ def work_of(plan: Plan, store: Store, records: Mapping[str, RunRecord], options:
             work.skipped += 1
         else:
             other = None
-            stale = record is not None and record.stale and options.refresh
-            if not (options.force or options.plain) and (record is None or lacking or stale):
+            outdated = record is not None and record.outdated and options.rerun_outdated
+            if not (options.force or options.autograd) and (record is None or lacking or outdated):
                 other = _elsewhere(store, run_id, options)
             if other is None:
                 work.todo.append(config)
@@ -88,8 +88,10 @@ def _elsewhere(store: Store, run_id: str, options: Options) -> Store | None:
 
 def _again(record: RunRecord, options: Options) -> bool:
     failed = record.status is not Status.DONE
-    other_step = not failed and options.plain and not record.plain
-    return options.force or other_step or (failed and options.retry_failed) or (record.stale and options.refresh)
+    other_step = not failed and options.autograd and not record.by_autograd
+    return (
+        options.force or other_step or (failed and options.retry_failed) or (record.outdated and options.rerun_outdated)
+    )
 
 
 def _lacks_weights(record: RunRecord, store: Store, options: Options) -> bool:

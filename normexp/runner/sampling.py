@@ -53,7 +53,7 @@ def _sampled(todo: Sequence[RunConfig], jobs: int, options: Options, losses: Map
     """The pace of a sample; None where there is none to be had: on other machines, and where workers fail."""
     if options.scheduler is not None:
         return None
-    job = Job(plugins.loaded(), plain=options.plain, losses=losses)
+    job = Job(plugins.loaded(), autograd=options.autograd, losses=losses)
     try:
         found = sample(todo, jobs, chosen(options.executor, None), job)
     except LauncherError:

@@ -125,7 +125,7 @@ def run_sweep(plan: Plan, options: Options, listener: Listener, grow: Grow = lam
         if work.todo:
             report.load_drawing()
         try:
-            job = Job(plugins.loaded(), options.save_weights, options.plain, losses, options.watched)
+            job = Job(plugins.loaded(), options.save_weights, options.autograd, losses, options.watched)
             _execute(work, job, store, options, listener, ended)
             once = replace(options, force=False, retry_failed=False)
             while (larger := grow(records := store.records() if ended else records)) is not None:

@@ -25,7 +25,7 @@ Found = dict[str, tuple[Store, RunRecord]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shelf:
+class SweepStatus:
     """One sweep in a line: how many of its runs have ended and how, or the fault for which it cannot be read.
 
     `runs` is then None; `plugins` are the paths of those that it needs.
@@ -119,21 +119,21 @@ def gather(found: Found, store: Store) -> None:
             found[run_id] = store, record
 
 
-def shelves(out: Path) -> list[Shelf]:
+def shelves(out: Path) -> list[SweepStatus]:
     """Every sweep in a line."""
     return [_shelf(store) for store in sweeps(out)]
 
 
-def _shelf(store: Store) -> Shelf:
+def _shelf(store: Store) -> SweepStatus:
     name = store.folder.name
     try:
         plan, records = store.read_plan(), store.records()
     except UserError as fault:
         lacking = plugin_snapshots.not_given(store.folder) if isinstance(fault.__cause__, UnknownRow) else ()
-        return Shelf(folder=name, ended=len(store.ended()), fault=fault.complaints[0], plugins=lacking)
+        return SweepStatus(folder=name, ended=len(store.ended()), fault=fault.complaints[0], plugins=lacking)
     counts = Counter(record.result_word for record in records.values())
     results = dict(counts.most_common()) | ({UNUSABLE: len(store.warnings)} if store.warnings else {})
-    return Shelf(folder=name, runs=len(plan.configs), ended=len(records), results=results)
+    return SweepStatus(folder=name, runs=len(plan.configs), ended=len(records), results=results)
 
 
 def find(out: Path, name: str, *, sought: str = "run of that id", traces: bool = True) -> tuple[Store, RunRecord]:

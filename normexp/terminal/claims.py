@@ -21,7 +21,7 @@ from normexp.claims.claim import ClaimFile, Finding, Kind, Verdict, Word
 from normexp.claims.measures import MEASURES, OF_ROW
 from normexp.claims.verdict_text import measured, summary
 from normexp.config.labels import listed, plural
-from normexp.terminal.console import WIDE, Encodable, Uncut, encodable, unpadded
+from normexp.terminal.console import WIDE, Encodable, ResponsiveTable, encodable, unpadded
 
 COLUMNS = (("claim", 28, None), ("verdict", 18, None), ("it says", None, 4), ("stated", None, 2), ("measured", None, 6))
 """Heading, width and share of the rest."""
@@ -85,7 +85,7 @@ def detail(verdict: Verdict, commands: Sequence[str], folder: Path) -> Renderabl
         parts.append(Encodable(f"The file expects: {claim.expected}.", "red"))
     if verdict.run_ids:
         rows = tuple((run_id, finding.setting) for finding in verdict.findings for run_id in finding.run_ids)
-        parts.append(Uncut(TextTable(title="Runs", header=("run", "setting"), rows=rows)))
+        parts.append(ResponsiveTable(TextTable(title="Runs", header=("run", "setting"), rows=rows)))
         parts += [Encodable("One of them:"), f"normexp explain {rows[0][0]} --out {quote(str(folder))}"]
     parts += [Encodable("Repeat it:"), *commands] if commands and verdict.word is not Word.NOT_ENOUGH else []
     return Group(*(Encodable(part, soft=True) if isinstance(part, str) else part for part in parts))
@@ -136,7 +136,7 @@ def vocabulary() -> RenderableType:
         TextTable(title=f"Measures, beside {listed(OF_ROW)}", header=("measure", "it is"), rows=measures),
         TextTable(title="Calculations", header=("check", "figures", "it holds where"), rows=computed),
     )
-    return Group(*map(Uncut, tables))
+    return Group(*map(ResponsiveTable, tables))
 
 
 def _figures(count: int | None) -> str:

@@ -23,7 +23,7 @@ from normexp.config.run import KEYS
 from normexp.errors import at_most
 from normexp.records.record import CurveRow, RunRecord
 from normexp.schemes.network_config import Value
-from normexp.terminal.console import Encodable, Uncut
+from normexp.terminal.console import Encodable, ResponsiveTable
 
 SHOWN_VALUES = 8
 SHOWN_POINTS = 5
@@ -37,7 +37,7 @@ def comparison(found: Comparison) -> RenderableType:
     if found.pairing.pairs:
         tables += [_changes(found), _cells(found)]
     tables.append(differing("Made with", "", found.environment))
-    parts += [Uncut(table) for table in tables if table.rows]
+    parts += [ResponsiveTable(table) for table in tables if table.rows]
     return Group(*parts, *(Encodable(sentence) for sentence in sentences(found)))
 
 
@@ -261,7 +261,7 @@ def run_comparison(found: RunComparison) -> RenderableType:
         differing("Made with", "", found.environment),
     ]
     title = f"{found.a.run_id} (A) against {found.b.run_id} (B)"
-    shown = [Uncut(table) for table in tables if table.rows]
+    shown = [ResponsiveTable(table) for table in tables if table.rows]
     return Group(Encodable(title, "bold"), *shown, *map(Encodable, run_sentences(found)))
 
 

@@ -24,7 +24,7 @@ WIDE = 10_000
 PLAIN = str.maketrans({"±": "+/-", "–": "-", "—": "-", "×": "x", "…": "..."})
 
 
-class Uncut:
+class ResponsiveTable:
     """A text table, in columns where they fit the width, else record by record; or `narrow` where only that fits."""
 
     def __init__(self, table: TextTable, narrow: TextTable | None = None) -> None:
@@ -69,7 +69,7 @@ def console(report: Report) -> RenderableType:
     """A report for people: title, pivots, cells (where there is no pivot), reference losses, warnings, conclusion."""
     parts: list[RenderableType] = [Encodable(report.plan.title or report.plan.name, "bold")]
     tables: Sequence[TextTable] = report.pivots or [cell_table(report.plan, report.summary)]
-    parts += [Uncut(table) for table in tables]
+    parts += [ResponsiveTable(table) for table in tables]
     references = reference_losses(report.summary)
     parts += [Encodable(references)] if references else []
     parts += [Encodable(f"warning: {warning}", "yellow") for warning in report.warnings]

@@ -98,17 +98,17 @@ def train(
     config: RunConfig,
     *,
     report: Report | None = None,
-    plain: bool = False,
+    autograd: bool = False,
     path: ExecutionPath | None = None,
     look_seconds: float = math.inf,
 ) -> Training:
-    """Train the config's network on the calling thread; `plain` and `path` as Trainer has them.
+    """Train the config's network on the calling thread; `autograd` and `path` as Trainer has them.
 
     For reports the stream is measured at evaluations, and once more where so many seconds have gone by since.
     Raises ValueError where the task has nothing to learn or an infinite reference loss.
     """
     with seeded(config):
-        return _train(config, report, partial(Trainer, plain=plain, path=path), look_seconds)
+        return _train(config, report, partial(Trainer, autograd=autograd, path=path), look_seconds)
 
 
 def _train(

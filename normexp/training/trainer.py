@@ -96,8 +96,8 @@ class Trainer:
     """Network, parameters, optimizer and task of one config. Steps are counted from 1.
 
     `network` is one of the config's to go on with; by default, a fresh one. `path` computes the gradients, by default
-    the fastest path that works here; `plain` is short for autograd, which also makes every step in 16 bits. All paths
-    give the same result up to rounding.
+    the fastest path that works here; with `autograd`, and in 16 bits, autograd
+    computes them. All paths give the same result up to rounding.
     """
 
     def __init__(
@@ -105,11 +105,11 @@ class Trainer:
         config: RunConfig,
         network: Network | None = None,
         *,
-        plain: bool = False,
+        autograd: bool = False,
         path: ExecutionPath | None = None,
     ) -> None:
         self.config = config
-        self.choice = _choice(config, ExecutionPath.AUTOGRAD if plain else path)
+        self.choice = _choice(config, ExecutionPath.AUTOGRAD if autograd else path)
         self._by_program = self.choice.path is not ExecutionPath.AUTOGRAD
         self._compiled = self.choice.path is ExecutionPath.COMPILED
         self._programs: dict[tuple[int, int], Program] = {}

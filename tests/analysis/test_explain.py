@@ -10,7 +10,7 @@ import records
 from rich.console import Console
 
 from normexp.analysis.explain import nearest, story
-from normexp.commands.inspect import explain
+from normexp.commands.explain import command as explain
 from normexp.config.run import RunConfig
 from normexp.errors import UserError
 from normexp.records.record import CurveRow, RunRecord, Traces
@@ -44,7 +44,7 @@ class TestStory:
 
     def test_says_that_a_record_is_stale_or_reused(self) -> None:
         told = "\n".join(story(replace(SICK, numerics=0, reused_from="other"), []))
-        assert "STALE" in told
+        assert "OUTDATED" in told
         assert "reused from other" in told
 
     def test_is_folded_between_words_on_a_terminal(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,7 @@ class Machine:
         search = Search(ask(sweep_file.parse(text, origin="tiny.yaml"), axis, **span))
         store = Store(out / search.folder)
         plan = search.first(index.records(out), store.records() if store.exists() else ())
-        options = Options(out=out, jobs=1, executor="inline", retry_failed=retry_failed, refresh=True)
+        options = Options(out=out, jobs=1, executor="inline", retry_failed=retry_failed, rerun_outdated=True)
         swept = run_sweep(plan, options, self, search.grow)
         return swept, search.edges(swept.report.records), search
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import normexp
+from normexp.commands import app, options
 from normexp.execution.signals import SIGNALS, Stopped, stoppable
 
 TINY = "base: {depth: 1, width: 8, hidden: 8, heads: 2, vocab: 8, batch: 4, steps: 3, eval_every: 2}\n"
@@ -79,3 +80,18 @@ def test_a_signal_that_is_ignored_stays_so(ignored: signal.Signals) -> None:
 def test_the_version_is_told(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-m", "normexp", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"normexp {normexp.__version__}\n"
+
+
+@pytest.mark.parametrize(("former", "name"), options.RENAMED.items())
+def test_former_names_of_options_work_and_are_told(former: str, name: str, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("base: {depth: 1}\n")
+    done = shell(f"{PROGRAM} sweep a.yaml --dry-run {former}", tmp_path)
+    assert done.returncode == 0
+    assert f"{former} is now called {name}" in done.stderr
+    assert shell(f"{PROGRAM} list {former}", tmp_path).returncode == 2
+
+
+def test_every_command_has_a_panel_of_the_help() -> None:
+    named = [name for name, module in app.commands()]
+    assert len(named) == 19
+    assert {module.PANEL for _, module in app.commands()} == {*options.Panel}

@@ -199,7 +199,7 @@ def test_stale_runs_are_missing_runs(folder: Path, ran: Result, tmp_path: Path) 
         path.write_text("\n".join(' "numerics": 0,' if '"numerics": ' in line else line for line in text.splitlines()))
     done = run(folder, "mine.yaml", "mine.learns", "--out", str(tmp_path / "results" / "mine"))
     assert "Verdict: not enough runs." in done.stdout
-    assert "its runs: 0 of 2 needed runs done, 2 stale: --run makes them again" in done.stdout
+    assert "its runs: 0 of 2 needed runs done, 2 outdated: --run runs them again" in done.stdout
     again = run(folder, "mine.yaml", "mine.learns", "--run", "--out", str(tmp_path / "results" / "mine"))
     assert "Verdict: only when learning at 1e-2." in again.stdout
 
@@ -250,7 +250,7 @@ def test_of_two_sweeps_the_run_that_counts_is_taken(tmp_path: Path, good: str, o
         store.write(usable if name == good else useless)
     found = Evidence(tmp_path).records(plan)[run_id]
     assert found.status is Status.DONE
-    assert not found.stale
+    assert not found.outdated
 
 
 @pytest.mark.parametrize("columns", [80, 160])

@@ -9,7 +9,7 @@ from stored import saved
 
 from normexp.analysis import collapse
 from normexp.analysis.collapse import asked, plan_of
-from normexp.commands.collapse import collapse as command
+from normexp.commands.collapse import command
 from normexp.config.presets import SETTINGS
 from normexp.config.run import RunConfig
 from normexp.records.record import Death, Losses, Outcome, Result, RunRecord, SignalRow, Status, Traces, Verdict

@@ -243,7 +243,7 @@ class TestCommand:
             path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | {"numerics": 0}), "utf-8")
         code, _, errors = self.told("ln", "rms", "--json", monkeypatch=monkeypatch, capfd=capfd)
         assert (code, errors.count("warning: ")) == (0, 1)
-        assert errors.startswith(f"warning: {Path('results/rms')}: 2 runs stale")
+        assert errors.startswith(f"warning: {Path('results/rms')}: 2 runs outdated")
 
     def test_a_lacking_plugin_is_told_once(
         self, out: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

@@ -118,7 +118,7 @@ def _main() -> int:
 
 
 def test_the_defaults_of_the_table_can_be_asked_and_are_those_of_the_help() -> None:
-    told = " ".join((command.edge.__doc__ or "").split())
+    told = " ".join((command.command.__doc__ or "").split())
     for axis, row in AXES.items():
         assert f"{axis} {row}" in told
         span = ask(sweep_file.parse(CELLS.replace("steps: 5", "steps: 500"), origin="a"), axis).span

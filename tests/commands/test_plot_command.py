@@ -55,7 +55,7 @@ def test_runs_of_older_numerics_are_told(
     path = next((folder / "runs").glob("*/run.json"))
     path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | {"numerics": 0}), "utf-8")
     assert plot(monkeypatch, folder, "--kind", "map", "--format", "svg") == 0
-    assert "warning: 1 run stale" in capsys.readouterr().err
+    assert "warning: 1 run outdated" in capsys.readouterr().err
 
 
 def test_a_file_of_one_s_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -193,7 +193,7 @@ class TestAfter:
             "sweep",
             str(out.parent / "s.yaml"),
             *(word.replace("steps=4", "steps=40") for word in self.RUN),
-            "--plain",
+            "--autograd",
         ]
         results = out.parent / "plain"
         assert CliRunner().invoke(app, [*plain, "--executor", "inline", "--out", str(results)]).exit_code == 0

@@ -75,18 +75,18 @@ def valid(values: dict[str, Any]) -> RunConfig | None:
     return config
 
 
-def made(config: RunConfig, *, plain: bool = False) -> RunRecord:
-    return Job(losses=_losses, plain=plain)(config, lambda progress: None)
+def made(config: RunConfig, *, autograd: bool = False) -> RunRecord:
+    return Job(losses=_losses, autograd=autograd)(config, lambda progress: None)
 
 
-def check_that_it_ends_as_done(values: dict[str, Any], plain: bool) -> None:
+def check_that_it_ends_as_done(values: dict[str, Any], autograd: bool) -> None:
     config = valid(values)
     if config is not None:
-        record = made(config, plain=plain)
+        record = made(config, autograd=autograd)
         assert record.status is Status.DONE, record.error
 
 
-@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("autograd", [False, True])
 @pytest.mark.parametrize(
     "values",
     [
@@ -97,15 +97,15 @@ def check_that_it_ends_as_done(values: dict[str, Any], plain: bool) -> None:
         {"width": 1, "heads": 1, "position": "subln", "hidden": 1},
     ],
 )
-def test_what_was_found_to_fail_does_not_pass(values: dict[str, Any], plain: bool) -> None:
-    check_that_it_ends_as_done(values, plain)
+def test_what_was_found_to_fail_does_not_pass(values: dict[str, Any], autograd: bool) -> None:
+    check_that_it_ends_as_done(values, autograd)
 
 
 @pytest.mark.slow
-@given(values=configs, plain=st.booleans())
+@given(values=configs, autograd=st.booleans())
 @settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_what_passes_validation_does_not_fail(values: dict[str, Any], plain: bool) -> None:
-    check_that_it_ends_as_done(values, plain)
+def test_what_passes_validation_does_not_fail(values: dict[str, Any], autograd: bool) -> None:
+    check_that_it_ends_as_done(values, autograd)
 
 
 REFUSED = [

@@ -83,7 +83,7 @@ def main(folder: Path, *, light: bool) -> None:
         import normexp.storage.packs
     else:
         _load()
-    import normexp.commands.show
+    import normexp.terminal.show
 
     assert normexp
     for line in sys.stdin:

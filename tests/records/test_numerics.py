@@ -25,5 +25,5 @@ def test_only_what_a_change_concerns_is_stale(keys: dict[str, str], number: int)
     config = RunConfig(**keys)  # type: ignore[arg-type]
     assert numerics(config) == number
     assert RunRecord(config=config, status=Status.FAILED).numerics == number
-    assert not RunRecord(config=config, status=Status.FAILED).stale
-    assert RunRecord(config=config, status=Status.FAILED, numerics=1).stale == (number > 1)
+    assert not RunRecord(config=config, status=Status.FAILED).outdated
+    assert RunRecord(config=config, status=Status.FAILED, numerics=1).outdated == (number > 1)

@@ -58,7 +58,7 @@ def test_markdown_says_what_a_reader_must_know(tmp_path: Path) -> None:
     store.begin(made.plan({"norm": ["ln", "rms"]}, depth=2), [], force=False)
     (store.folder / "runs" / configs[1].run_id / "run.json").write_text("{")
     text = report.rebuild(store).markdown
-    assert "1 run stale" in text
+    assert "1 run outdated" in text
     assert "cannot be used" in text
     assert f"1 stored run that no point asks for any more: {configs[2].run_id}" in text
     assert "Reference losses in nats: floor 1.500, guess 4.070, bigram 3.000." in text

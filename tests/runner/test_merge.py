@@ -121,11 +121,11 @@ def test_done_goes_before_failed_and_this_program_s_numbers_before_an_older_one_
     ]
     old = made.done(first, 3.0, numerics=1)
     merged.store.write(old)
-    assert old.stale
+    assert old.outdated
     again = joined([other], tmp_path / "c")
     assert again.copied == 1
     assert again.report is not None
-    assert not again.report.records[first.run_id].stale
+    assert not again.report.records[first.run_id].outdated
 
 
 def test_weights_come_along(tmp_path: Path, plan: Plan) -> None:

@@ -1,4 +1,4 @@
-"""Which runs a sweep makes: what is missing, stale, forced or asked for alone, and what other folders have."""
+"""Which runs a sweep makes: what is missing, outdated, forced or asked for alone, and what other folders have."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ def test_a_refreshed_run_is_taken_from_a_sweep_that_has_it_anew(
     for name in ("one", "two"):
         sweep(tmp_path, plan(name))
     monkeypatch.setattr("normexp.records.numerics.CHANGES", {99: lambda run: True})
-    _, first = sweep(tmp_path, plan("one"), refresh=True)
-    _, second = sweep(tmp_path, plan("two"), refresh=True)
+    _, first = sweep(tmp_path, plan("one"), rerun_outdated=True)
+    _, second = sweep(tmp_path, plan("two"), rerun_outdated=True)
     assert (first.reused, len(first.todo)) == (0, 4)
     assert (second.reused, len(second.todo)) == (4, 0)
 
 
-def test_stale_runs_are_told_and_refreshed_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outdated_runs_are_told_and_run_again_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep(tmp_path, plan())
     monkeypatch.setattr("normexp.records.numerics.CHANGES", {99: lambda run: True})
     swept, listener = sweep(tmp_path, plan())
     assert listener.todo == []
-    assert any("stale" in warning for warning in swept.report.warnings)
-    _, listener = sweep(tmp_path, plan(), refresh=True)
+    assert any("outdated" in warning for warning in swept.report.warnings)
+    _, listener = sweep(tmp_path, plan(), rerun_outdated=True)
     assert len(listener.todo) == 4
 
 

@@ -17,7 +17,7 @@ from normexp.errors import UserError
 from normexp.schemes.models import CELLS, FILE, Checked, Model, load, select
 from normexp.schemes.schemes import SCHEMES
 from normexp.terminal import models as view
-from normexp.terminal.console import Uncut
+from normexp.terminal.console import ResponsiveTable
 
 MODELS = load()
 BY_NAME = {model.model: model for model in MODELS}
@@ -154,7 +154,7 @@ class TestTable:
     @pytest.mark.parametrize(("width", "in_columns"), [(160, True), (80, False)])
     def test_one_line_a_row_at_160_columns(self, width: int, in_columns: bool) -> None:
         console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
-        console.print(Uncut(view.model_table(MODELS)))
+        console.print(ResponsiveTable(view.model_table(MODELS)))
         assert isinstance(console.file, io.StringIO)
         lines = console.file.getvalue().splitlines()
         assert max(map(len, lines)) <= width

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from normexp.analysis.tables import TextTable
-from normexp.terminal.console import Encodable, Uncut, output
+from normexp.terminal.console import Encodable, ResponsiveTable, output
 
 TABLE = TextTable(
     title="",
@@ -38,7 +38,7 @@ def printed(console: Console) -> str:
 def test_every_cell_is_whole_at_every_width(soft_wrap: bool) -> None:
     for width in range(10, 201):
         console = terminal(width)
-        console.print(Uncut(TABLE), soft_wrap=soft_wrap)
+        console.print(ResponsiveTable(TABLE), soft_wrap=soft_wrap)
         text = printed(console)
         assert max(map(len, text.splitlines())) <= width
         in_columns = text.count("depth 48") == 1 and "norm / lr:" not in text
@@ -49,7 +49,7 @@ def test_every_cell_is_whole_at_every_width(soft_wrap: bool) -> None:
 
 def test_rows_in_a_pipe_end_without_blanks() -> None:
     pipe = output(io.StringIO())
-    pipe.print(Uncut(TABLE))
+    pipe.print(ResponsiveTable(TABLE))
     lines = printed(pipe).splitlines()
     assert len(lines) == 4
     assert lines == [line.rstrip() for line in lines]

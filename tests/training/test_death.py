@@ -67,7 +67,7 @@ def test_a_bad_gradient_is_found_in_backward_order(monkeypatch: pytest.MonkeyPat
         def backward(ctx, grad):
             return grad * math.inf
 
-    trainer = Trainer(SMALL, plain=True)
+    trainer = Trainer(SMALL, autograd=True)
     ffn = trainer.network.blocks["2"].ffn.f
     forward = ffn.forward
     monkeypatch.setattr(ffn, "forward", lambda x: forward(Overflow.apply(x)))

@@ -66,8 +66,8 @@ def test_evaluations_and_looks_do_not_steer_the_training() -> None:
 
 
 @pytest.mark.parametrize("plain", [False, True])
-def test_a_step_that_autograd_makes_again_draws_the_same(plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    trainer = Trainer(config(), plain=plain)
+def test_a_step_that_autograd_makes_again_draws_the_same(autograd: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = Trainer(config(), autograd=autograd)
     batch = next(trainer.task.batches(0, 4))
     first = trainer.gradients(batch)[0]
     assert trainer.again(batch) == pytest.approx(first, rel=1e-6)

@@ -34,6 +34,7 @@ RUNS_CODE = {
     ("execution.dask.host", "pickle.loads"): "the work, from the process that started this one, over its socket pair",
     ("execution.dask.workers", "subprocess.Popen"): "this Python with a module of ours, without a shell",
     ("__init__", "importlib.import_module"): "modules of ours by their names",
+    ("commands.app", "importlib.import_module"): "modules of ours by their names",
     ("schemes.models", "yaml.load"): "with BaseLoader, which makes texts",
     ("report.report", "importlib.import_module"): "a module of ours by its name",
     ("execution.pool.preload", "importlib.import_module"): "modules of ours by their names",

@@ -30,7 +30,7 @@ def swapped(config: RunConfig) -> Network:
 
 def update(config: RunConfig, network: Network) -> float:
     """RMS change of the logits where all matrices of the blocks make a step of SGD at 0.01."""
-    rows = inspect_trainer(Trainer(config, network, plain=True), number=1)
+    rows = inspect_trainer(Trainer(config, network, autograd=True), number=1)
     return next(row.value for row in rows if row.part == "logits" and row.quantity == "sgd_update")
 
 

@@ -23,7 +23,7 @@ SERIES = (10, 20, 40)
 
 def by_layer(config: RunConfig) -> list[float]:
     """Norm of the gradient of each layer's last FFN matrix, from the first layer on, on one batch."""
-    trainer = Trainer(config, plain=True)
+    trainer = Trainer(config, autograd=True)
     trainer.backward(trainer.signal_batch)
     sizes = matrix_gradient_sizes(trainer.network)
     return [sizes[layer, "fc2"] for layer in range(1, config.depth + 1)]
@@ -45,7 +45,7 @@ def of_stream(config: RunConfig, *, skip_alone: bool = False) -> list[float]:
 
     With `skip_alone` what comes back by the skip paths and no branch: those are cut from the gradient.
     """
-    trainer = Trainer(config, plain=True)
+    trainer = Trainer(config, autograd=True)
     streams: list[Tensor] = []
     blocks = list(trainer.network.blocks.values())
     handles = [blocks[0].register_forward_pre_hook(lambda module, inputs: streams.append(inputs[0]))]
@@ -128,7 +128,7 @@ def norm_amplifies(seed: int, residual: bool = True) -> Finding:
     """The Jacobian of the last layer's norm has a spectral norm above 1.1 at initialization."""
 
     def look(make: Make) -> Seen:
-        trainer = Trainer(make(depth=DEPTH, seed=seed, position="post", residual=residual), plain=True)
+        trainer = Trainer(make(depth=DEPTH, seed=seed, position="post", residual=residual), autograd=True)
         norms = {at: trainer.network.get_submodule(f"blocks.{at}.ffn.after") for at in (1, DEPTH)}
         seen: dict[int, Tensor] = {}
         handles = [

@@ -72,7 +72,7 @@ def starts_near_zero(seed: int) -> Finding:
 
 def by_layer(config: RunConfig) -> list[float]:
     """RMS of the stream at initialization, before the first layer and after each."""
-    trainer = Trainer(config, plain=True)
+    trainer = Trainer(config, autograd=True)
     with torch.no_grad(), forward_signal(trainer.network) as signal:
         trainer.loss(trainer.signal_batch)
     return [signal["rms"][layer, "stream"] for layer in range(config.depth + 1)]
@@ -109,7 +109,7 @@ def sandwich_bounds_writes(seed: int, bounded: str = "sandwich", free: str = "pr
     def look(make: Make) -> Seen:
         grown = []
         for position in (bounded, free):
-            trainer = Trainer(make(depth=20, seed=seed, position=position), plain=True)
+            trainer = Trainer(make(depth=20, seed=seed, position=position), autograd=True)
             before = _last_write(trainer)
             with torch.no_grad():
                 for parameter in trainer.network.blocks["20"].get_submodule("ffn.f.fc2").parameters():
@@ -146,7 +146,7 @@ def readable(config: RunConfig) -> list[float]:
 
     The probe is a least-squares fit on half of the sequences, and reads the other half.
     """
-    trainer = Trainer(config, plain=True)
+    trainer = Trainer(config, autograd=True)
     tokens_bt = torch.from_numpy(trainer.validation.inputs_nt[:PROBED])
     streams: dict[int, Tensor] = {}
 

@@ -48,7 +48,7 @@ def network(*values: str) -> pytest.param:
 def test_no_overflow_is_missed(norm: str, position: str, mixer: str) -> None:
     run = RunConfig(depth=3, norm=norm, position=position, mixer=mixer, batch=4)
     batch = next(Task(run).batches(0, run.batch))
-    compiled, plain = Trainer(run, path=ExecutionPath.COMPILED), Trainer(run, plain=True)
+    compiled, plain = Trainer(run, path=ExecutionPath.COMPILED), Trainer(run, autograd=True)
     start, buffers = plain.flat.values.clone(), [buffer.clone() for buffer in plain.network.buffers()]
     wrong = []
     for exponent, way in itertools.product(EXPONENTS, WAYS):

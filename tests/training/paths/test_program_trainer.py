@@ -43,13 +43,13 @@ def refuse(*_: object) -> NoReturn:
     raise AssertionError("a program was made")
 
 
-def training(run: RunConfig, *, plain: bool) -> tuple[list[float], Death | None]:
-    made = train(run, plain=plain)
+def training(run: RunConfig, *, autograd: bool) -> tuple[list[float], Death | None]:
+    made = train(run, autograd=autograd)
     return [row.train_loss for row in made.traces.curve[1:] if row.train_loss is not None], made.result.death
 
 
-def steps(run: RunConfig, count: int, *, plain: bool = False) -> list[Step]:
-    trainer = Trainer(run, plain=plain)
+def steps(run: RunConfig, count: int, *, autograd: bool = False) -> list[Step]:
+    trainer = Trainer(run, autograd=autograd)
     batches = trainer.task.batches(run.seed, run.batch)
     return [trainer.step(number, next(batches)) for number in range(1, count + 1)]
 
@@ -72,7 +72,7 @@ class TestBothPaths:
         A tenth of that would show a fault: other gradients part the losses in their second or third digit.
         """
         run = small(**{"depth": 3, "width": 16, "batch": 8, "steps": 50, "eval_every": 50, "lr": 3e-3, **keys})
-        (found, death), (wanted, _) = training(run, plain=False), training(run, plain=True)
+        (found, death), (wanted, _) = training(run, autograd=False), training(run, autograd=True)
         assert death is None
         assert len(found) == 50
         assert wanted[-1] < wanted[0]
@@ -81,7 +81,7 @@ class TestBothPaths:
 
     def test_have_the_same_first_step(self) -> None:
         run = small(norm="bn", depth=3)
-        trainers = [Trainer(run, plain=plain) for plain in (False, True)]
+        trainers = [Trainer(run, autograd=autograd) for autograd in (False, True)]
         batch = next(trainers[0].task.batches(0, run.batch))
         (loss, norm), (wanted, wanted_norm) = (trainer.gradients(batch) for trainer in trainers)
         assert loss == pytest.approx(wanted, rel=FLOAT32_TOLERANCE)
@@ -105,14 +105,14 @@ class TestBothPaths:
     )
     def test_die_alike(self, keys: dict[str, object]) -> None:
         run = small(**{"norm": "none", "depth": 3, "batch": 8, "steps": 10, "eval_every": 5, **keys})
-        (_, found), (_, wanted) = training(run, plain=False), training(run, plain=True)
+        (_, found), (_, wanted) = training(run, autograd=False), training(run, autograd=True)
         assert found is not None
         assert wanted is not None
         assert (found.step, found.kind, found.where) == (wanted.step, wanted.kind, wanted.where)
 
     def test_batches_of_several_shapes_have_a_program_each(self) -> None:
         run = small()
-        one, other = Trainer(run), Trainer(run, plain=True)
+        one, other = Trainer(run), Trainer(run, autograd=True)
         batches = [next(one.task.batches(0, size)) for size in (3, 5, 3)]
         batches.append(Batch(batches[0].inputs_nt[:, :3], batches[0].targets_nt[:, :3]))
         for batch in batches:
@@ -125,16 +125,16 @@ class TestWhoTakesWhich:
     def test_16_bits_take_autograd(self, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
         forbid_programs(monkeypatch)
         run = small(dtype=dtype)
-        assert steps(run, 2) == steps(run, 2, plain=True)
+        assert steps(run, 2) == steps(run, 2, autograd=True)
 
     def test_plain_takes_autograd(self, monkeypatch: pytest.MonkeyPatch) -> None:
         forbid_programs(monkeypatch)
-        assert len(steps(small(), 2, plain=True)) == 2
+        assert len(steps(small(), 2, autograd=True)) == 2
         with pytest.raises(AssertionError, match="a program was made"):
             steps(small(), 1)
 
     def test_a_torch_on_which_programs_fail_takes_autograd(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        expected = steps(small(), 3, plain=True)
+        expected = steps(small(), 3, autograd=True)
         assert steps(small(), 3) != expected
         monkeypatch.delenv(VARIABLE)
         monkeypatch.setattr(choice, "_settled", None)
@@ -178,28 +178,30 @@ class TestWhatTheProgramFindsNonFinite:
 
     @pytest.mark.parametrize("norm", ["none", "ln", "bn"])
     def test_is_left_to_autograd(self, norm: str) -> None:
-        trainer, plain = overflowing(norm), overflowing(norm)
-        plain._by_program = False
+        trainer, autograd = overflowing(norm), overflowing(norm)
+        autograd._by_program = False
         batch = next(trainer.task.batches(0, 2))
         alone = overflowing(norm)
         assert math.isnan(Program(alone.network, 2, 2, alone.task.first)(batch))
-        found, wanted = trainer.step(1, batch), plain.step(1, batch)
+        found, wanted = trainer.step(1, batch), autograd.step(1, batch)
         assert wanted.bad is None
         assert found == wanted
-        assert torch.equal(trainer.flat.values, plain.flat.values)
-        for (name, one), (_, other) in zip(trainer.network.named_buffers(), plain.network.named_buffers(), strict=True):
+        assert torch.equal(trainer.flat.values, autograd.flat.values)
+        for (name, one), (_, other) in zip(
+            trainer.network.named_buffers(), autograd.network.named_buffers(), strict=True
+        ):
             assert torch.equal(one, other), name
         assert all(one.isfinite().all() for one in trainer.network.buffers())
 
     def test_kills_no_run(self, path: ExecutionPath, monkeypatch: pytest.MonkeyPatch) -> None:
         run = small(norm="bn", steps=6, eval_every=3)
-        expected = training(run, plain=True)
+        expected = training(run, autograd=True)
         monkeypatch.setattr(Program, "__call__", lambda program, batch: math.nan)
-        assert_same(path, training(run, plain=False), expected)
+        assert_same(path, training(run, autograd=False), expected)
 
     def test_gradients_alone_suffice(self, path: ExecutionPath, monkeypatch: pytest.MonkeyPatch) -> None:
         run = small(norm="bn", steps=6, eval_every=3)
-        expected = training(run, plain=True)
+        expected = training(run, autograd=True)
         call = Program.__call__
 
         def spoiled(program: Program, batch: Batch) -> float:
@@ -208,13 +210,13 @@ class TestWhatTheProgramFindsNonFinite:
             return loss
 
         monkeypatch.setattr(Program, "__call__", spoiled)
-        assert_same(path, training(run, plain=False), expected)
+        assert_same(path, training(run, autograd=False), expected)
 
     @pytest.mark.parametrize(("parameter", "value"), [("embedding.weight", math.nan), ("head.weight", math.inf)])
     def test_is_a_death_where_autograd_finds_it_too(self, parameter: str, value: float) -> None:
         deaths = []
-        for plain in (False, True):
-            trainer = Trainer(small(), plain=plain)
+        for autograd in (False, True):
+            trainer = Trainer(small(), autograd=autograd)
             with torch.no_grad():
                 trainer.network.get_parameter(parameter).flatten()[0] = value
             batch = next(trainer.task.batches(0, 64))
@@ -233,8 +235,8 @@ class Drops(nn.Module):
 
 def test_random_numbers_of_a_users_norm_are_drawn_in_the_same_order() -> None:
     found = []
-    for plain in (False, True):
-        trainer = Trainer(small(), plain=plain)
+    for autograd in (False, True):
+        trainer = Trainer(small(), autograd=autograd)
         for block in trainer.network.blocks.values():
             block.mixer.before = block.ffn.output = Drops()
         torch.manual_seed(3)

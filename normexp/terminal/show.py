@@ -97,7 +97,7 @@ def execute_collapse(plan: Plan, options: Options) -> int:
     made = swept.report
     tables = collapse.tables(plan, made.records, report.collapse_examples(swept.store, plan, made.records))
     words = console.Encodable(made.conclusion, "bold")
-    show(*(console.Uncut(table) for table in tables), words, f"Files: {swept.store.folder}")
+    show(*(console.ResponsiveTable(table) for table in tables), words, f"Files: {swept.store.folder}")
     if swept.message:
         say(swept.message)
     return swept.exit_code

@@ -11,13 +11,14 @@ from rich.console import Console
 
 from normexp.analysis.tables import TextTable
 from normexp.claims.files import choose
-from normexp.commands import claims, show
+from normexp.commands import claims
 from normexp.config import grid
 from normexp.config.plan import Plan
 from normexp.execution.executors import workers_to_count_on
 from normexp.execution.signals import Stopped
 from normexp.runner.run_selection import Options
-from normexp.terminal.console import Uncut
+from normexp.terminal import show
+from normexp.terminal.console import ResponsiveTable
 
 LONG = "results/" + "a-long-folder-name-" * 8 + "end: " + "words " * 30 + "last"
 
@@ -38,7 +39,7 @@ def test_a_message_loses_no_word_and_is_not_wrapped(narrow: io.StringIO) -> None
 
 
 def test_paths_among_results_are_not_wrapped(narrow: io.StringIO) -> None:
-    show.show(Uncut(TextTable(title="t", header=("a",), rows=(("1",),))), LONG)
+    show.show(ResponsiveTable(TextTable(title="t", header=("a",), rows=(("1",),))), LONG)
     assert narrow.getvalue().endswith("\n" + LONG + "\n")
 
 

@@ -1,0 +1,26 @@
+"""normexp report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from normexp.commands import options as common
+
+PANEL = common.Panel.READ
+
+
+def command(
+    folder: Annotated[Path, typer.Argument(help="The folder of a sweep, finished or not.")],
+    figures: Annotated[bool, typer.Option("--figures", help="Draw the figures and the web page again, too.")] = False,
+    plugin: common.Plugins = None,
+) -> None:
+    """Make a sweep's tables again from what is on disk, and print them."""
+    from normexp.report import report as reports
+    from normexp.storage.store import Store
+    from normexp.terminal.console import console
+    from normexp.terminal.show import show
+
+    show(console(reports.rebuild(Store(folder), figures=figures)))
