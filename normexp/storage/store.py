@@ -257,7 +257,7 @@ class Store:
         return is_whole(self.folder / RUNS / run_id / WEIGHTS)
 
     def find_elsewhere(self, root: Path, run_id: str, *, weights: bool = False) -> Store | None:
-        """Another sweep's folder under `root` that holds this run, done, not outdated, and with weights if asked for."""
+        """Another sweep's folder under `root` that has this run, done, not outdated, with weights if asked for."""
         for folder in folders_in(root):
             other = Store(folder)
             there = other.has_weights(run_id) if weights else is_readable(folder / RUNS / run_id / RUN)

@@ -1,0 +1,10 @@
+"""The sentences that users rely on word for word: tests compare with these, so that rewording one changes this file alone.
+
+All other tests assert the facts of a message (file, line, key, value, what to write instead), never its wording.
+"""
+
+# config, schemes, data, records, model, training
+
+# storage, execution, runner, commands, terminal
+
+# analysis, plots, report, claims, texts
