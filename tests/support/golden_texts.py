@@ -1,4 +1,4 @@
-"""The sentences that users rely on word for word: tests compare with these, so that rewording one changes this file alone.
+"""The sentences that users rely on word for word. Tests compare with these, so a rewording changes this file alone.
 
 All other tests assert the facts of a message (file, line, key, value, what to write instead), never its wording.
 """
