@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 TABLES := docs/config.md docs/outcomes.md docs/schemes.md
+COMMANDS = $(BIN)/python -m typer normexp.commands.app utils docs --name normexp --title Commands --output docs/commands.md
 
 .PHONY: demo test slow check format article article-quick bench docs clean
 
@@ -27,6 +28,7 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	$(BIN)/python -m normexp.reference $(TABLES)
+	$(COMMANDS)
 
 # The article's claims, each run that they need, every verdict, and the report: results/article/REPORT.md and report.html,
 # with all runs packed small; about eight hours on two cores. The quick one, eight minutes, takes one seed and 3 % of the
@@ -41,7 +43,7 @@ article-quick: $(STAMP)
 # The site of docs/, into build/site.
 docs: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
-	$(BIN)/python -m typer normexp.commands.app utils docs --name normexp --title Commands --output docs/commands.md
+	$(COMMANDS)
 	$(BIN)/python -m mkdocs build --strict
 
 bench: $(STAMP)
