@@ -266,6 +266,9 @@ def render(figure: Figure, formats: Iterable[str] = FORMATS, *, dpi: int = 150) 
     }
     with mpl.rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)  # such a sign is drawn as a box
+        if layout := figure.get_layout_engine():
+            layout.execute(figure)  # once, not once per format
+            figure.set_layout_engine(None)
         for suffix in formats:
             buffer = io.BytesIO()
             figure.savefig(buffer, format=suffix, metadata=without[suffix], dpi=dpi, facecolor="auto")
