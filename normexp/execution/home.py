@@ -11,7 +11,7 @@ from pathlib import Path
 
 NO_FOLDER = os.devnull
 """Where matplotlib can make no folder: it then takes a temporary one, which it removes at the end."""
-DASK_SETTINGS = Path(__file__).parent / "execute" / "dask.yaml"
+DASK_SETTINGS = Path(__file__).parent / "dask" / "dask.yaml"
 
 
 def redirect_matplotlib() -> None:

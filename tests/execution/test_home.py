@@ -96,7 +96,7 @@ def test_settings_of_dask_are_read_and_none_are_written(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "mine.yaml").write_text("distributed: {mine: 5}\n")
     code = (
-        "from normexp import home; home.redirect_dask()\n"
+        "from normexp.execution import home; home.redirect_dask()\n"
         "import dask, distributed; print(dask.config.get('distributed.mine'))"
     )
     environment = {name: value for name, value in os.environ.items() if name != "DASK_CONFIG"}
