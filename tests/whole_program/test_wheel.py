@@ -153,7 +153,7 @@ def test_every_command_works_in_any_folder(installed: Installed) -> None:
     assert not installed.home.exists()
     page = (installed.folder / "results" / "one" / "report.html").read_text("utf-8")
     for name in ("page.css", "page.js"):
-        text = (ROOT / "normexp" / "views" / "pages" / name).read_text("utf-8")
+        text = (ROOT / "normexp" / "report" / name).read_text("utf-8")
         assert text.splitlines()[0] in page
 
 
