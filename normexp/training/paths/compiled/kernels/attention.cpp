@@ -195,6 +195,10 @@ KERNEL(attention) {
             const float *value = s[8].floats + b * t * ldv + h * k;
             float *y = s[10].floats + b * t * ldy + h * k;
             if (whole) {
+                if (tokens == 1) {
+                    prefetch_rows<1>(p + T * T, W);
+                    if (b + 1 < s[0].n) prefetch_rows<1>(y + t * ldy, ldy);
+                }
                 head(tokens, features, q, ldq, key, ldk, value, ldv, y, ldy, p, scale);
                 continue;
             }
@@ -223,6 +227,7 @@ KERNEL(attention_back) {
             float *gv = s[18].floats + b * t * ldgv + h * k;
             Vec sums[3 * MOST_FEATURES / B];
             if (whole) {
+                if (tokens == 1) prefetch_rows<0>(p + T * T, W);
                 if (tokens == 1 && b + 1 < sequences) {
                     prefetch_rows<0>(q + t * ldq, ldq), prefetch_rows<0>(key + t * ldk, ldk);
                     prefetch_rows<0>(value + t * ldv, ldv), prefetch_rows<0>(g + t * ldg, ldg);

@@ -25,6 +25,10 @@ template <int M, int NV, bool COLUMNS, class Last> INLINE void tile(const Produc
     UNROLL(16) for (int i = 0; i < M; i++) UNROLL(16) for (int j = 0; j < NV; j++) c[i][j] = 0;
     ROLLED for (int64_t k = 0; k < p.K; k++, a += column, b += p.ldb) {
         Vec bk[NV];
+        if (!COLUMNS) {
+            __builtin_prefetch(a + 16 * column, 0, 2);
+            UNROLL(16) for (int j = 0; j < NV; j++) __builtin_prefetch(b + 16 * p.ldb + W * j, 0, 2);
+        }
         UNROLL(16) for (int j = 0; j < NV - 1; j++) bk[j] = load(b + W * j);
         bk[NV - 1] = load(b + W * (NV - 1), last);
         UNROLL(16) for (int i = 0; i < M; i++) {
@@ -75,12 +79,12 @@ template <bool COLUMNS> INLINE void all_columns(const Product &p, int64_t rows, 
     const int64_t pairs = columns % (3 * W) ? columns : 0; /* 3 vectors where they fit without a rest, else 2 */
     if (!pairs)
         for (; n < columns; n += 3 * W) panel<8, 3, COLUMNS>(p, rows, n, Whole());
-    for (; n + 2 * W <= columns; n += 2 * W) panel<12, 2, COLUMNS>(p, rows, n, Whole());
+    for (; n + 2 * W <= columns; n += 2 * W) panel<14, 2, COLUMNS>(p, rows, n, Whole());
     if (n + W < columns) {
-        panel<12, 2, COLUMNS>(p, rows, n, Part{(int)(columns - n - W)});
+        panel<14, 2, COLUMNS>(p, rows, n, Part{(int)(columns - n - W)});
         return;
     }
-    constexpr int HEIGHT = 12;
+    constexpr int HEIGHT = 14;
 #else
     constexpr int HEIGHT = LANES == 8 ? 6 : 3;
 #endif
