@@ -1,4 +1,4 @@
-"""A plugin: a norm that divides by the mean absolute value, and a scheme whose branches fade with depth.
+"""A plugin with a norm that divides by the mean absolute value and a scheme whose branches fade with depth.
 
 normexp sweep examples/l1_norm.yaml --plugin examples/l1_norm.py
 """
@@ -10,7 +10,7 @@ from normexp.schemes import Norm, Reading, Scale, Scheme, everywhere
 
 
 class L1Norm(nn.Module):
-    """g x / (mean |x| + eps) over the last axis."""
+    """Compute g x / (mean |x| + eps) over the last axis."""
 
     def __init__(self, width: int, eps: float) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ class L1Norm(nn.Module):
 
 
 def l1_norm(width: int, run: Reading) -> nn.Module:
-    """A fresh norm over `width` features; of the run it reads eps, and with Norm(keys=...) any other key."""
+    """Return a new norm over `width` features. It may read `run.eps`, and any other key listed in Norm(keys=...)."""
     return L1Norm(width, run.eps)
 
 

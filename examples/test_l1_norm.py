@@ -1,4 +1,4 @@
-"""The example plugin's own test: a template for testing a norm and a scheme of one's own."""
+"""Tests of the example plugin: a template for tests of your own norm and scheme."""
 
 from collections.abc import Iterator
 from pathlib import Path
