@@ -25,7 +25,7 @@ template <int M, int NV, bool COLUMNS, class Last> INLINE void tile(const Produc
     UNROLL(16) for (int i = 0; i < M; i++) UNROLL(16) for (int j = 0; j < NV; j++) c[i][j] = 0;
     ROLLED for (int64_t k = 0; k < p.K; k++, a += column, b += p.ldb) {
         Vec bk[NV];
-        if (!COLUMNS) {
+        if (!COLUMNS) { /* a weight's gradient walks down both matrices, a row a step, and neither is in the cache */
             __builtin_prefetch(a + 16 * column, 0, 2);
             UNROLL(16) for (int j = 0; j < NV; j++) __builtin_prefetch(b + 16 * p.ldb + W * j, 0, 2);
         }
