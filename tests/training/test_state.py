@@ -65,7 +65,7 @@ def test_evaluations_and_looks_do_not_steer_the_training() -> None:
     assert losses(train(config(seed=1))) != losses(seldom)
 
 
-@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("autograd", [False, True])
 def test_a_step_that_autograd_makes_again_draws_the_same(autograd: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = Trainer(config(), autograd=autograd)
     batch = next(trainer.task.batches(0, 4))
