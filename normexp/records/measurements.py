@@ -36,8 +36,8 @@ BACKWARD = frozenset({"grad_norm"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Probed:
     """Measurements of one network with one seed. `network` is its name, `asked` its configured axis values."""
-    """A network and one seed: `network` is its name beside the others, `asked` its axes as they were asked for."""
 
     network: str
     config: RunConfig
