@@ -95,7 +95,7 @@ class RunConfig:
     )
     mixer: str = _key(
         "attention",
-        "token mixer: causal attention; mean: causal running mean, then a matrix; linear: a matrix on each token",
+        "token mixer. attention: causal; mean: causal running mean, then a matrix; linear: a matrix on each token",
         choices=MIXERS,
         interacting=True,
         **BLOCKS,
