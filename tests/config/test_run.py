@@ -93,6 +93,7 @@ def test_a_single_precision_value_is_exact_and_gives_another_run() -> None:
 def test_auto_is_resolved() -> None:
     assert RunConfig().final_norm == "ln"
     assert RunConfig(position="post").final_norm == "none"
+    assert RunConfig(position="post", final_norm="ln").final_norm == "ln"
     assert RunConfig(norm="none").final_norm == "none"
     assert RunConfig(norm="rms", depth=0, position="post").final_norm == "rms"
     assert RunConfig().pos_embed == "learned"
