@@ -1,4 +1,4 @@
-"""The fold in schemes that are made up, with any doors and scales."""
+"""The fold in artificial schemes, with any norm sites and scales."""
 
 from random import Random
 from typing import Any
@@ -15,7 +15,7 @@ from normexp.training.conversion import folded
 
 
 @pytest.mark.parametrize("learned", [True, False])
-def test_every_scale_learned_or_not_passes_through_the_fold(learned: bool) -> None:
+def test_scales_fold_whether_learned_or_not(learned: bool) -> None:
     before = frozenset({"before"})
     with scheme(before, before, **scales_of((0.9, 0.5, 0.7, 0.3), learned)) as name:
         network = no_final_bias(shuffled(small(position=name)))
@@ -26,7 +26,7 @@ def test_every_scale_learned_or_not_passes_through_the_fold(learned: bool) -> No
 
 @pytest.mark.parametrize("numbers", [(1.0, 1.0, 1.0, 0.0), (0.9, 0.5, 0.7, 0.3)])
 def test_a_bias_after_the_sum_moves_through_matrices_and_skips(numbers: tuple[float, float, float, float]) -> None:
-    """Post with equal gains: all of its biases fold but the last, which the head would need."""
+    """In Post with equal gains, all biases fold except the last, which the LM head would need."""
     after = frozenset({"after"})
     with scheme(after, after, **scales_of(numbers, learned=False)) as name:
         network = even(shuffled(small(position=name, final_norm="none")), 0.8)
@@ -36,7 +36,7 @@ def test_a_bias_after_the_sum_moves_through_matrices_and_skips(numbers: tuple[fl
     assert torch.allclose(gap, missing.expand_as(gap), atol=ROUNDING)
 
 
-def test_a_mean_that_goes_round_a_norm_to_the_head_is_kept() -> None:
+def test_a_mean_that_bypasses_a_norm_is_kept() -> None:
     scales = scales_of((1.0, 1.0, 1.0, 0.3), learned=False)
     with scheme(frozenset({"before", "after"}), frozenset({"before"}), **scales) as name:
         for final_norm, exact in (("ln", True), ("none", False)):
@@ -69,7 +69,7 @@ some_scale = st.sampled_from([1.0, 0.7, 0.0])
     seed=st.integers(0, 99),
 )
 @settings(deadline=None, max_examples=150)
-def test_whatever_is_said_to_be_exact_is(
+def test_a_fold_without_reasons_is_exact(
     doors: tuple[frozenset[str], frozenset[str]],
     numbers: tuple[float, float, float, float],
     keys: dict[str, Any],
