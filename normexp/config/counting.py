@@ -90,7 +90,7 @@ class Structures:
 
     @property
     def clashes(self) -> list[str]:
-        """Return one message per recorded conflict."""
+        """One message per recorded conflict."""
         return [f"{self.origin}: {fault}{at}" for fault, at in self._clashes.items()]
 
     def fail_on_clashes(self) -> None:

@@ -222,7 +222,7 @@ class _Builder:
 
     @property
     def runs(self) -> Collection[RunConfig]:
-        """Return the distinct runs."""
+        """The distinct runs."""
         return self._runs.values()
 
     def warnings(self) -> Iterator[str]:

@@ -158,17 +158,17 @@ class Group:
 
     @property
     def dimensions(self) -> list[Mapping[str, Axis]]:
-        """Return the factors of the product, slowest first. Zipped axes share one."""
+        """The factors of the product, slowest first. Zipped axes share one."""
         return [*self.zips, *({name: axis} for name, axis in self.grid.items())]
 
     @property
     def size(self) -> int:
-        """Return the number of points before exclusion, without building them."""
+        """The number of points before exclusion, without building them."""
         return math.prod(next(iter(axes.values())).count for axes in self.dimensions)
 
     @property
     def varied(self) -> list[str]:
-        """Return the keys in a zip group or in the grid."""
+        """The keys in a zip group or in the grid."""
         return [name for axes in self.dimensions for name in axes]
 
     def asked(self, name: str) -> Value:

@@ -89,17 +89,17 @@ class Plan:
 
     @property
     def configs(self) -> dict[str, RunConfig]:
-        """Return the distinct runs by run id, in order of their first point."""
+        """The distinct runs by run id, in order of their first point."""
         return {point.config.run_id: point.config for point in self.points}
 
     @property
     def cell_axes(self) -> tuple[str, ...]:
-        """Return the axes that distinguish cells: all but the seed."""
+        """The axes that distinguish cells: all but the seed."""
         return tuple(axis for axis in self.axes if axis != SEED)
 
     @property
     def labels(self) -> Labels:
-        """Return labels that distinguish all values of the whole sweep, so that shards use the same labels."""
+        """Labels that distinguish all values of the whole sweep, so that shards use the same labels."""
         points = (self.whole or self).points
         return Labels(lambda key: [point.value_of(key) for point in points])
 
@@ -138,7 +138,7 @@ class Shard:
 
     @property
     def option(self) -> str:
-        """Return the value of the `--shard` option: `2/4`."""
+        """The value of the `--shard` option: `2/4`."""
         return f"{self.number}/{self.count}"
 
     def has(self, run_id: str) -> bool:

@@ -40,7 +40,7 @@ class Plugin:
 
     @property
     def digest(self) -> str:
-        """Return 16 hex digits of the SHA-256 of the text, which identify the plugin."""
+        """16 hex digits of the SHA-256 of the text, which identify the plugin."""
         return digest(self.text.encode())
 
 

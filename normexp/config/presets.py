@@ -24,7 +24,7 @@ class Setting:
 
     @property
     def word(self) -> str:
-        """Return the name on the command line."""
+        """The name on the command line."""
         return self.label.lower().replace(" ", "-")
 
     def keys_at(self, position: Value) -> dict[str, Value]:

@@ -239,7 +239,7 @@ class RunConfig:
 
     @property
     def run_id(self) -> str:
-        """Return the run id: a readable slug and 8 hex digits of a hash over `identity`."""
+        """The run id: a readable slug and 8 hex digits of a hash over `identity`."""
         return _run_id(self, *self.plugins())
 
     def to_dict(self) -> dict[str, Value]:

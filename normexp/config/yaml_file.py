@@ -47,12 +47,12 @@ class Notes:
 
     @property
     def count(self) -> int:
-        """Return the number of errors so far."""
+        """The number of errors so far."""
         return len(self._faults)
 
     @property
     def complaints(self) -> list[str]:
-        """Return the distinct errors: those about the command line first, then in the order of the file."""
+        """The distinct errors: those about the command line first, then in the order of the file."""
         return list(dict.fromkeys(text for _, text in sorted(self._faults, key=lambda fault: fault[0])))
 
     def fail_if_any(self) -> None:

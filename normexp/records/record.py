@@ -77,7 +77,7 @@ class Death:
 
     @property
     def fault(self) -> str:
-        """Return the fault in words, such as `nan in loss`."""
+        """The fault in words, such as `nan in loss`."""
         return f"{self.kind} in {self.where}"
 
 

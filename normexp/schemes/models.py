@@ -51,12 +51,12 @@ class Model:
 
     @property
     def command_line(self) -> str:
-        """Return the keys of the block, except eps, as arguments of `normexp sweep`; empty if there are none."""
+        """The keys of the block, except eps, as arguments of `normexp sweep`; empty if there are none."""
         return " ".join(f"{key}={value}" for key, value in self.keys.items())
 
     @property
     def complete_command_line(self) -> str:
-        """Return the same with eps, unless it has the default."""
+        """The same with eps, unless it has the default."""
         eps = self.cells["eps"].text
         more = f" eps={eps}" if self.keys and eps not in ("", DEFAULT_EPS) else ""
         return self.command_line + more
