@@ -101,9 +101,9 @@ class Structures:
 
 def _settle(asked: Mapping[str, Value], unread: Collection[str]) -> Structure:
     # The ellipsis is not a valid value of any key, so it marks the keys that could not be read.
-    given: dict[str, Any] = {**asked, **dict.fromkeys(asked.keys() & set(unread), ...)}
+    values: dict[str, Any] = {**asked, **dict.fromkeys(asked.keys() & set(unread), ...)}
     try:
-        run = RunConfig(**given)
+        run = RunConfig(**values)
     except ValueError as error:
         faults = tuple(line for line in str(error).splitlines() if line.partition(":")[0] not in unread)
         free, every = frozenset(FREE), frozenset(KEYS)

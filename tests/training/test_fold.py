@@ -29,21 +29,21 @@ ALL_MIXERS = [(mixer, qk) for mixer in MIXERS for qk in (QK_NORMS if mixer == "a
 def test_the_fold_is_exact(position: str, mixer: str, qk_norm: str, residual: bool) -> None:
     config = small(position=position, mixer=mixer, qk_norm=qk_norm, residual=residual)
     network = no_final_bias(shuffled(config))
-    made = folded(network)
-    assert made.reasons == ()
-    assert made.config == replace(config, norm="rms", final_norm="rms")
-    assert norms(made.network).count("LayerNorm") == 2 * 6 * (qk_norm == "ln")
-    assert error(network, made.network) < ROUNDING
+    converted = folded(network)
+    assert converted.reasons == ()
+    assert converted.config == replace(config, norm="rms", final_norm="rms")
+    assert norms(converted.network).count("LayerNorm") == 2 * 6 * (qk_norm == "ln")
+    assert error(network, converted.network) < ROUNDING
     assert error(network, dropped(network).network) > 0.1
 
 
 @pytest.mark.parametrize("position", sorted(EXACT))
 def test_a_final_bias_keeps_the_final_norm_by_default(position: str) -> None:
     network = shuffled(small(position=position))
-    made = folded(network)
-    assert (made.config.norm, made.config.final_norm, made.reasons) == ("rms", "ln", ())
-    assert made.remark
-    assert error(network, made.network) < ROUNDING
+    converted = folded(network)
+    assert (converted.config.norm, converted.config.final_norm, converted.reasons) == ("rms", "ln", ())
+    assert converted.remark
+    assert error(network, converted.network) < ROUNDING
     lossy = folded(network, final_rms=True)
     assert lossy.config.final_norm == "rms"
     assert len(lossy.reasons) == 1
@@ -57,20 +57,20 @@ def test_a_final_bias_keeps_the_final_norm_by_default(position: str) -> None:
 @pytest.mark.parametrize("mixer", MIXERS)
 def test_other_schemes_are_approximate_and_give_reasons(position: str, mixer: str) -> None:
     network = shuffled(small(position=position, mixer=mixer))
-    made = folded(network)
-    assert made.reasons
-    assert error(network, made.network) > 1e-3
-    assert "LayerNorm" not in norms(made.network)[:-1]
+    converted = folded(network)
+    assert converted.reasons
+    assert error(network, converted.network) > 1e-3
+    assert "LayerNorm" not in norms(converted.network)[:-1]
 
 
 @pytest.mark.parametrize("position", sorted({*SCHEMES} - {"rezero", "subln", "hybrid"}))
 @pytest.mark.parametrize("mixer", MIXERS)
 def test_equal_gains_without_biases_fold_exactly(position: str, mixer: str) -> None:
     network = even(shuffled(small(position=position, mixer=mixer)), 1.7, biases=False)
-    made = folded(network)
-    assert error(network, made.network) < ROUNDING
+    converted = folded(network)
+    assert error(network, converted.network) < ROUNDING
     # The other schemes read the embedding in their first branch.
-    assert (made.reasons == ()) == (position in EXACT | {"sandwich"})
+    assert (converted.reasons == ()) == (position in EXACT | {"sandwich"})
 
 
 def test_biases_of_keys_and_values_fold_but_not_those_of_queries() -> None:
@@ -79,9 +79,9 @@ def test_biases_of_keys_and_values_fold_but_not_those_of_queries() -> None:
         assert folded(network).reasons == (BIAS.format("qkv"),)
         for block in network.blocks.values():
             nn.init.zeros_(block.mixer.f.qkv_norms[0].bias)
-        made = folded(network)
-        assert made.reasons == ()
-        assert error(network, made.network) < ROUNDING
+        converted = folded(network)
+        assert converted.reasons == ()
+        assert error(network, converted.network) < ROUNDING
         normed = no_final_bias(shuffled(small(position=name, depth=2, qk_norm="rms")))
         for block in normed.blocks.values():
             nn.init.zeros_(block.mixer.f.qkv_norms[0].bias)
@@ -103,9 +103,9 @@ def test_exactness_depends_on_what_reads_the_stream(keys: dict[str, Any], exact:
     network = shuffled(small(**keys))
     if isinstance(network.final_norm, nn.LayerNorm):
         no_final_bias(network)
-    made = folded(network)
-    assert (made.reasons == ()) == exact
-    assert (error(network, made.network) < ROUNDING) == exact
+    converted = folded(network)
+    assert (converted.reasons == ()) == exact
+    assert (error(network, converted.network) < ROUNDING) == exact
 
 
 def test_back_to_layer_norm_is_exact_if_no_mean_is_read() -> None:

@@ -19,9 +19,9 @@ def test_scales_fold_whether_learned_or_not(learned: bool) -> None:
     before = frozenset({"before"})
     with scheme(before, before, **scales_of((0.9, 0.5, 0.7, 0.3), learned)) as name:
         network = no_final_bias(shuffled(small(position=name)))
-        made = folded(network)
-        assert made.reasons == ()
-        assert error(network, made.network) < ROUNDING
+        converted = folded(network)
+        assert converted.reasons == ()
+        assert error(network, converted.network) < ROUNDING
 
 
 @pytest.mark.parametrize("numbers", [(1.0, 1.0, 1.0, 0.0), (0.9, 0.5, 0.7, 0.3)])
@@ -43,9 +43,9 @@ def test_a_mean_that_bypasses_a_norm_is_kept() -> None:
             network = shuffled(small(position=name, final_norm=final_norm, depth=1))
             network = even(network, 0.8, biases=False)
             nn.init.normal_(network.embedding.weight)
-            made = folded(network)
-            assert (made.reasons == ()) == exact
-            assert (error(network, made.network) < ROUNDING) == exact
+            converted = folded(network)
+            assert (converted.reasons == ()) == exact
+            assert (error(network, converted.network) < ROUNDING) == exact
 
 
 some_doors = st.frozensets(st.sampled_from(["before", "before", "qkv", "within", "output", "after"]))
@@ -86,5 +86,5 @@ def test_a_fold_without_reasons_is_exact(
         if random.random() >= biased:
             nn.init.zeros_(norm.bias)
     with scheme(*doors, **scales_of(numbers, learned=False)):
-        made = folded(network)
-        assert made.reasons or error(network, made.network) < 1e-10
+        converted = folded(network)
+        assert converted.reasons or error(network, converted.network) < 1e-10

@@ -28,14 +28,8 @@ def test_no_kernel_leaves_its_buffers(compiler: str, processor: str, tmp_path: P
     if processor != "native" and os.uname().machine != "x86_64":
         pytest.skip("another processor")
     flags = [flag for flag in FLAGS if not flag.startswith(("-O", "-march"))]
-    flags += [
-        "-O1",
-        f"-march={processor}",
-        "-g",
-        f"-fsanitize={SANITIZERS}",
-        "-fno-sanitize-recover=all",
-        f"-I{SOURCES}",
-    ]
+    flags += f"-O1 -march={processor} -g -fsanitize={SANITIZERS} -fno-sanitize-recover=all".split()
+    flags.append(f"-I{SOURCES}")
     sources = [str(path) for path in SOURCES.glob("*.cpp")]
     built = tmp_path / "driver"
     command = [compiler, *flags, "-o", str(built), str(DRIVER), *sources]
@@ -52,16 +46,8 @@ def test_both_compilers_build_without_a_warning(compiler: str, processor: str, t
         pytest.skip(f"no {compiler} for this processor")
     flags = [flag for flag in FLAGS if flag not in ("-w", "-march=native")]
     # GCC warns about the undefined operand of its intrinsics.
-    flags += [
-        f"-march={processor}",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-Wno-psabi",
-        "-Wno-uninitialized",
-        "-Wno-unknown-warning-option",
-    ]
-    flags += ["-Wno-maybe-uninitialized", "-Wno-pass-failed"]
+    flags += f"-march={processor} -Wall -Wextra -Werror -Wno-psabi -Wno-uninitialized".split()
+    flags += ["-Wno-unknown-warning-option", "-Wno-maybe-uninitialized", "-Wno-pass-failed"]
     for source in SOURCES.glob("*.cpp"):
         command = [compiler, *flags, "-c", "-o", str(tmp_path / "out.o"), str(source)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=600)

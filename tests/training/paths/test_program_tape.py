@@ -225,13 +225,13 @@ def test_any_graph_of_nodes_has_the_gradients_of_autograd(graph: list[tuple[str,
                 assert ours is None or torch.allclose(ours, grad, rtol=0, atol=1e-12 * largest)
 
 
-def program(**keys: object) -> Program:
+def program_of(**keys: object) -> Program:
     run = small(**keys)
     return Program(network_of(run), run.batch, run.seq_len, 1)
 
 
 def calls(depth: int, **keys: object) -> int:
-    return len(program(depth=depth, **keys).tape.calls)
+    return len(program_of(depth=depth, **keys).tape.calls)
 
 
 @pytest.mark.parametrize(("norm", "most"), [("ln", 42), ("rms", 48), ("none", 34)])
@@ -251,30 +251,30 @@ def test_the_memory_of_the_backward_pass_does_not_grow_with_depth(monkeypatch: p
 
     monkeypatch.setattr(Tape, "finish", counted)
     for depth in (2, 4, 8):
-        program(depth=depth)
+        program_of(depth=depth)
     assert len(set(taken)) == 1, taken
 
 
 def test_a_program_reads_parameters_in_place() -> None:
     run: RunConfig = small()
     network = network_of(run)
-    made = Program(network, run.batch, run.seq_len, 1)
-    made.tape.run()
-    before = made.loss.item()
+    program = Program(network, run.batch, run.seq_len, 1)
+    program.tape.run()
+    before = program.loss.item()
     with torch.no_grad():
         network.head.weight.mul_(3.0)
-    made.tape.run()
-    assert made.loss.item() != before
+    program.tape.run()
+    assert program.loss.item() != before
 
 
 @pytest.mark.parametrize("keys", [{}, {"norm": "bn", "position": "hybrid", "qk_norm": "full"}], ids=str)
 def test_the_memory_of_a_program_is_freed_with_it(keys: dict[str, object]) -> None:
     """It must not wait for the garbage collector, which does not know how much memory a cycle holds."""
-    made = program(**keys)
-    arena = weakref.ref(made.tape.arena)
+    program = program_of(**keys)
+    arena = weakref.ref(program.tape.arena)
     gc.disable()
     try:
-        del made
+        del program
         assert arena() is None
     finally:
         gc.enable()
