@@ -141,7 +141,7 @@ class Count:
     exact: bool
 
     def __str__(self) -> str:
-        """`20 points, 15 runs, 5 redundant`."""
+        """Return the counts in words: `20 points, 15 runs, 5 redundant`."""
         if not self.exact:
             return f"{self.points} points, at most {self.runs} runs"
         parts = [f"{self.points} points", f"{self.runs} runs", f"{self.redundant} redundant"]

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from commandline import main
+from typer.testing import CliRunner
 
 from normexp.claims.evaluate import commands, judged
 from normexp.claims.evidence import plans
 from normexp.claims.parser import load
+from normexp.commands.app import app
 from normexp.config import plugins
 from normexp.config.plan import Shard
 from normexp.config.plugins import Plugin
@@ -39,57 +42,60 @@ def sweep(tmp_path: Path) -> Path:
     return path
 
 
-class TestEverywhere:
+@pytest.mark.slow
+def test_a_sweep_and_its_readers(sweep: Path, tmp_path: Path) -> None:
     """One folder in every command, with and without its plugin."""
+    plugin = tmp_path / "own.py"
+    plugin.write_text(EXAMPLE.read_text())
+    done = normexp("sweep", sweep, "--plugin", plugin, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "results" / "own"
+    ids = sorted(path.name for path in (folder / "runs").iterdir())
+    assert len(ids) == 4
+    assert sum("-l1-fading-" in run_id for run_id in ids) == 1
+    again = normexp("sweep", sweep, "--plugin", plugin, "--dry-run", cwd=tmp_path)
+    assert "4 done" in again.stdout
 
-    @pytest.mark.slow
-    def test_a_sweep_and_its_readers(self, sweep: Path, tmp_path: Path) -> None:
-        plugin = tmp_path / "own.py"
-        plugin.write_text(EXAMPLE.read_text())
-        done = normexp("sweep", sweep, "--plugin", plugin, cwd=tmp_path)
+    for command in (
+        ("list",),
+        ("report", folder),
+        ("explain", ids[0]),
+        ("repro", next(i for i in ids if "-l1-" in i)),
+    ):
+        done = normexp(*command, "--plugin", plugin, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
-        folder = tmp_path / "results" / "own"
-        ids = sorted(path.name for path in (folder / "runs").iterdir())
-        assert len(ids) == 4
-        assert sum("-l1-fading-" in run_id for run_id in ids) == 1
-        again = normexp("sweep", sweep, "--plugin", plugin, "--dry-run", cwd=tmp_path)
-        assert "4 done" in again.stdout
+        assert "plugin" not in done.stderr
+    without = normexp("report", folder, cwd=tmp_path)
+    assert without.returncode == 2
+    assert "--plugin FILE.py" in without.stderr
+    assert "Traceback" not in without.stderr
+    (kept,) = (folder / "plugins").iterdir()
+    assert str(kept.relative_to(tmp_path)) in without.stderr
 
-        for command in (
-            ("list",),
-            ("report", folder),
-            ("explain", ids[0]),
-            ("repro", next(i for i in ids if "-l1-" in i)),
-        ):
-            done = normexp(*command, "--plugin", plugin, cwd=tmp_path)
-            assert done.returncode == 0, done.stderr
-            assert "plugin" not in done.stderr
-        without = normexp("report", folder, cwd=tmp_path)
-        assert without.returncode == 2
-        assert "--plugin FILE.py" in without.stderr
-        assert "Traceback" not in without.stderr
-        (kept,) = (folder / "plugins").iterdir()
-        assert str(kept.relative_to(tmp_path)) in without.stderr
+    plugin.write_text(EXAMPLE.read_text() + "\n# another file\n")
+    changed = normexp("sweep", sweep, "--plugin", plugin, "--dry-run", cwd=tmp_path)
+    assert "3 to do" in changed.stdout, changed.stdout + changed.stderr
+    other = normexp("report", folder, "--plugin", plugin, cwd=tmp_path)
+    assert "another version of its plugin" in other.stderr
+    by_the_copy = normexp("report", folder, "--plugin", kept, cwd=tmp_path)
+    assert by_the_copy.returncode == 0, by_the_copy.stderr
 
-        plugin.write_text(EXAMPLE.read_text() + "\n# another file\n")
-        changed = normexp("sweep", sweep, "--plugin", plugin, "--dry-run", cwd=tmp_path)
-        assert "3 to do" in changed.stdout, changed.stdout + changed.stderr
-        other = normexp("report", folder, "--plugin", plugin, cwd=tmp_path)
-        assert "another version of its plugin" in other.stderr
-        by_the_copy = normexp("report", folder, "--plugin", kept, cwd=tmp_path)
-        assert by_the_copy.returncode == 0, by_the_copy.stderr
 
-    def test_unknown_without_the_plugin(self, sweep: Path, tmp_path: Path) -> None:
-        done = normexp("sweep", sweep, cwd=tmp_path)
-        assert done.returncode == 2
-        assert "'l1'" in done.stderr
-        assert "--plugin FILE.py" in done.stderr
-        assert not (tmp_path / "results").exists()
+def test_a_norm_of_a_plugin_is_unknown_without_it(
+    sweep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sweep", str(sweep)], tmp_path, monkeypatch) == 2
+    error = capfd.readouterr().err
+    assert "'l1'" in error
+    assert "--plugin FILE.py" in error
+    assert not (tmp_path / "results").exists()
 
-    def test_its_rows_are_listed_with_the_others(self, tmp_path: Path) -> None:
-        done = normexp("schemes", "--depth", 4, "--plugin", EXAMPLE, cwd=tmp_path)
-        assert "branch_out 1 to 0.25" in done.stdout
-        assert "g x / (mean |x| + eps)" in done.stdout
+
+def test_its_rows_are_listed_with_the_others() -> None:
+    with plugins.using(plugins.read(EXAMPLE)):
+        output = CliRunner(env={"COLUMNS": "250"}).invoke(app, ["schemes", "--depth", "4"]).output
+    assert "branch_out 1 to 0.25" in output
+    assert "g x / (mean |x| + eps)" in output
 
 
 def test_ids_contain_the_hash_of_the_file_if_one_of_its_rows_is_used() -> None:
