@@ -16,7 +16,7 @@ BUILDERS = {"logspace": "[first, last, count]", "linspace": "[first, last, count
 """The axis builders, each with its three arguments."""
 DIGITS = 12
 """Significant digits of the inner values of a logspace. Rounding keeps run ids independent of the last bit."""
-LANDS = Fraction(1, 10**9)
+STOP_TOLERANCE = Fraction(1, 10**9)
 """A range includes its stop if it misses it by at most this fraction of a step."""
 
 _NUMBER = Key(kind=float, default=0.0, neutral=0.0, help="")
@@ -126,10 +126,10 @@ def _range(key: Key, *texts: str) -> Axis:
     if steps < 0:
         raise ValueError(f"range from {first} never reaches {stop} with a step of {step}: change the sign of the step")
     whole = round(steps)
-    lands = abs(steps - whole) <= LANDS
-    count = (whole if lands else math.floor(steps)) + 1
+    hits_stop = abs(steps - whole) <= STOP_TOLERANCE
+    count = (whole if hits_stop else math.floor(steps)) + 1
     start, stride = _exact(first), _exact(step)
-    last = stop if lands and count > 1 else _number(key, start + (count - 1) * stride)
+    last = stop if hits_stop and count > 1 else _number(key, start + (count - 1) * stride)
     key.check(last)
     _check_apart(key, first, last, count, stride)
     return Axis(count, _between(first, last, count, lambda index: _number(key, start + index * stride)))

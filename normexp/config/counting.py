@@ -100,7 +100,7 @@ class Structures:
 
 
 def _settle(asked: Mapping[str, Value], unread: Collection[str]) -> Structure:
-    # The ellipsis is not a valid value of any key, so it marks the keys that could not be read.
+    # The ellipsis is not a valid value of any key, so it mask the keys that could not be read.
     values: dict[str, Any] = {**asked, **dict.fromkeys(asked.keys() & set(unread), ...)}
     try:
         run = RunConfig(**values)
@@ -123,8 +123,8 @@ EXACT_POINTS = 10**6
 EXACT_STRUCTURES = 10**4
 """They are counted up to this number of combinations of interacting keys, which take about 0.1 ms each."""
 
-Places = npt.NDArray[np.int64]
-Marks = npt.NDArray[np.bool_]
+Codes = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +192,7 @@ class _Coder:
     def __init__(self, groups: Sequence[Group]) -> None:
         self._heads: dict[tuple[Value, ...], int] = {}
         self._digit: dict[str, dict[Value, int]] = {name: {} for name in FREE}
-        self._steps: dict[tuple[int, frozenset[str]], Places] = {}
+        self._steps: dict[tuple[int, frozenset[str]], Codes] = {}
         for name, digits in self._digit.items():
             digits[KEYS[name].neutral] = 0
             for group in groups:
@@ -205,7 +205,7 @@ class _Coder:
             self._stride[name] = self.span
             self.span *= len(digits)
 
-    def codes(self, group: Group, structures: Structures) -> list[Places]:
+    def codes(self, group: Group, structures: Structures) -> list[Codes]:
         """Return the codes of all points that are not excluded, one array per combination of interacting keys."""
         bound, free = _split(group)
         self._steps.clear()  # keyed by the identity of a dimension, which is unique only within a group
@@ -223,7 +223,7 @@ class _Coder:
             parts.append(codes if excluded is None else codes[~excluded])
         return parts
 
-    def _box(self, structure: Structure, values: Mapping[str, Value], free: Sequence[Mapping[str, Axis]]) -> Places:
+    def _box(self, structure: Structure, values: Mapping[str, Value], free: Sequence[Mapping[str, Axis]]) -> Codes:
         head = self._heads.setdefault(tuple(structure.canonical.values()), len(self._heads))
         start = head * self.span + sum(self._code(structure, name, values[name]) for name in FREE if name in values)
         codes = np.array([start], dtype=np.int64)
@@ -231,7 +231,7 @@ class _Coder:
             codes = (codes[:, None] + self._step(structure, axes)[None, :]).ravel()
         return codes
 
-    def _step(self, structure: Structure, axes: Mapping[str, Axis]) -> Places:
+    def _step(self, structure: Structure, axes: Mapping[str, Axis]) -> Codes:
         """Return what each index of a dimension adds to the code."""
         known = (id(axes), structure.mattering)
         if known not in self._steps:
@@ -245,17 +245,17 @@ class _Coder:
 
 def _excluded(
     group: Group, structure: Structure, values: Mapping[str, Value], free: Sequence[Mapping[str, Axis]]
-) -> Marks | None:
+) -> Mask | None:
     """Return a mask of the points that an entry of `exclude` matches, or None if it matches none."""
-    excluded: Marks | None = None
+    excluded: Mask | None = None
     for part in group.exclude:
         if not all(structure.agrees(name, wanted, values[name]) for name, wanted in part.items() if name in values):
             continue
-        marks = np.ones(1, dtype=np.bool_)
+        mask = np.ones(1, dtype=np.bool_)
         for axes in free:
             hit = np.ones(_length(axes), dtype=np.bool_)
             for name in (name for name in axes if name in part):
                 hit &= np.array([structure.agrees(name, part[name], value) for value in axes[name]], dtype=np.bool_)
-            marks = (marks[:, None] & hit[None, :]).ravel()
-        excluded = marks if excluded is None else excluded | marks
+            mask = (mask[:, None] & hit[None, :]).ravel()
+        excluded = mask if excluded is None else excluded | mask
     return excluded

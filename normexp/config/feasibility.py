@@ -18,11 +18,13 @@ from normexp.schemes.schemes import SCHEMES
 FLOAT32_MAX = 3.4028234663852886e38
 FLOAT32_TINY = 1e-45
 """Smaller than the smallest positive float32."""
-DWARFING_EPS = 1e6
+LARGE_EPS = 1e6
 """At this eps and above, a norm shrinks its input, whose mean square is about 1, by a factor of more than 1000."""
-NO_STEP = 1e-10
+TINY_STEP = 1e-10
 """Adam updates with this learning rate, or with gradients clipped to this magnitude, vanish in weights near 0.1."""
-MOST_TOLD = 20
+BATCHES_PER_BLOCK = 64
+"""Training batches that are drawn at a time."""
+MAX_REASONS = 20
 """Number of refusals shown; the rest are counted."""
 
 
@@ -34,7 +36,7 @@ class Limit:
     when: Callable[[RunConfig], bool]
     why: str
 
-    def told(self, run: RunConfig) -> str:
+    def message(self, run: RunConfig) -> str:
         """Return the message, such as `norm bn, eps 0.0: why`."""
         return f"{', '.join(f'{name} {as_typed(getattr(run, name))}' for name in self.keys)}: {self.why}"
 
@@ -72,7 +74,7 @@ REFUSED: tuple[Limit, ...] = (
 )
 """Configurations in which every run would fail, or would contain no finite number."""
 
-OF_FEW_FEATURES: Mapping[tuple[str, int], str] = {
+FEW_FEATURES: Mapping[tuple[str, int], str] = {
     ("ln", 1): "LayerNorm of a single feature is constant, so later layers do not see the input",
     ("ln", 2): "LayerNorm of two features only keeps which of them is larger",
     ("rms", 1): "RMSNorm of a single feature only keeps its sign",
@@ -107,11 +109,11 @@ def _few(site: Site, norm: str, features: int) -> Callable[[RunConfig], bool]:
 WARNED: tuple[Limit, ...] = (
     *(
         Limit(keys=site[0], when=_few(site, *few), why=why)
-        for site, (few, why) in product(NORMALIZED, OF_FEW_FEATURES.items())
+        for site, (few, why) in product(NORMALIZED, FEW_FEATURES.items())
     ),
     Limit(
         keys=("eps",),
-        when=lambda run: run.eps >= DWARFING_EPS and "eps" in run.mattering(),
+        when=lambda run: run.eps >= LARGE_EPS and "eps" in run.mattering(),
         why="eps is far larger than any mean square, so the output of every norm is close to 0",
     ),
     Limit(
@@ -131,12 +133,12 @@ WARNED: tuple[Limit, ...] = (
     ),
     Limit(
         keys=("optimizer", "lr"),
-        when=lambda run: run.lr < (FLOAT32_TINY if run.optimizer == "sgd" else NO_STEP),
+        when=lambda run: run.lr < (FLOAT32_TINY if run.optimizer == "sgd" else TINY_STEP),
         why="updates are too small to change float32 weights",
     ),
     Limit(
         keys=("clip",),
-        when=lambda run: 0 < run.clip < NO_STEP,
+        when=lambda run: 0 < run.clip < TINY_STEP,
         why="gradients clipped to this magnitude are too small to change float32 weights",
     ),
 )
@@ -156,14 +158,14 @@ def warnings(runs: Iterable[RunConfig]) -> list[str]:
 def refuse(runs: Iterable[RunConfig], origin: str = "") -> None:
     """Raise UserError if a run cannot work."""
     if reasons := refusals(runs):
-        raise UserError(*(f"{origin}: {text}" if origin else text for text in at_most(reasons, MOST_TOLD)))
+        raise UserError(*(f"{origin}: {text}" if origin else text for text in at_most(reasons, MAX_REASONS)))
 
 
 def _reached(table: Iterable[Limit], runs: Iterable[RunConfig]) -> dict[str, int]:
     counts: dict[str, int] = {}
     for run, limit in product(runs, table):
         if limit.when(run):
-            counts[limit.told(run)] = counts.get(limit.told(run), 0) + 1
+            counts[limit.message(run)] = counts.get(limit.message(run), 0) + 1
     return counts
 
 
@@ -174,8 +176,5 @@ def least_bytes(run: RunConfig) -> int:
     parameters = run.width * (embeddings + run.depth * (mixer + 2 * run.hidden))
     states = 2 if run.optimizer == "sgd" else 4  # value and gradient, and the two moments of Adam
     per_token = run.depth * (2 * run.width + run.hidden) * (4 if run.dtype == "float32" else 2) + 4 * run.vocab
-    drawn = 16 * BATCHES_A_BLOCK * (run.seq_len + 1)  # random numbers and tokens, 8 bytes each
+    drawn = 16 * BATCHES_PER_BLOCK * (run.seq_len + 1)  # random numbers and tokens, 8 bytes each
     return 4 * states * parameters + run.batch * (run.seq_len * per_token + drawn)
-
-
-BATCHES_A_BLOCK = 64

@@ -13,7 +13,7 @@ import yaml
 
 from normexp.config import counting, feasibility
 from normexp.config.counting import FREE, Count, Structure, Structures
-from normexp.config.feasibility import MOST_TOLD
+from normexp.config.feasibility import MAX_REASONS
 from normexp.config.groups import Group
 from normexp.config.keys import as_typed
 from normexp.config.labels import Labels, plural
@@ -97,7 +97,7 @@ def _others(group: Group, part: Mapping[str, Value]) -> tuple[str, ...]:
 
 MAX_RUNS = 10_000
 """Default maximum number of runs of a plan."""
-POINTS_A_RUN = 10
+POINTS_PER_RUN = 10
 """Maximum number of points of a plan per allowed run: points that share a run take time and memory too."""
 
 
@@ -115,10 +115,10 @@ def plan(sweep: Sweep, *, max_runs: int = MAX_RUNS) -> Plan:
     """
     structures = Structures(sweep.origin)
     total = counting.count(sweep.groups, structures)
-    needed = max(total.runs, -(-total.points // POINTS_A_RUN))
+    needed = max(total.runs, -(-total.points // POINTS_PER_RUN))
     if needed > max_runs:
         most = "" if total.exact else "at most "
-        also = f" or {POINTS_A_RUN * max_runs} points" if total.runs <= max_runs else ""
+        also = f" or {POINTS_PER_RUN * max_runs} points" if total.runs <= max_runs else ""
         raise UserError(
             f"{sweep.origin}: {most}{total.runs} runs ({total.points} points), more than {max_runs}{also}:"
             f" make the grid smaller, or allow it with --max-runs {needed}"
@@ -227,7 +227,7 @@ class _Builder:
 
     def warnings(self) -> Iterator[str]:
         """Yield warnings about valid input that is probably not what the user meant."""
-        yield from at_most(feasibility.warnings(self.runs), MOST_TOLD)
+        yield from at_most(feasibility.warnings(self.runs), MAX_REASONS)
         for removals in self.removals:
             yield from removals.warnings()
         if self._duplicates:

@@ -139,7 +139,7 @@ def _built(source: Source, node: yaml.Node, where: str, key: Key) -> Axis | None
 SECTIONS = ("base", "grid", "zip", "exclude")
 SCALED = ("steps", "warmup", "eval_every")
 """Keys that count updates, which `--scale` multiplies."""
-MOST_COMPARED = 1000
+MAX_COMPARED = 1000
 """Number of values of an axis that are checked for equality with values of `exclude` after scaling."""
 
 
@@ -181,7 +181,7 @@ class Group:
         axes = {name: axis for dimension in self.dimensions for name, axis in dimension.items() if name in SCALED}
         for part in self.exclude:
             for name in part.keys() & axes.keys():
-                few = itertools.islice(axes[name], MOST_COMPARED)
+                few = itertools.islice(axes[name], MAX_COMPARED)
                 same = _scaler(name, scale)
                 others = {value for value in few if value != part[name] and same(value) == same(part[name])}
                 for other in sorted(others, key=float):

@@ -18,13 +18,13 @@ _FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\Z")
 _MINUSES = dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212\ufe63\uff0d"), "-")
 """Characters that word processors and web pages use for a minus sign."""
 _BOOLS = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
-MOST = 10**300
+MAX_NUMBER = 10**300
 """Maximum absolute value of a number, which a float can represent."""
 GUARD = 10**9
 """Upper bounds of this size and above only keep numbers representable, so messages do not show them."""
 NONE_WORDS = frozenset({"none", "null", "~", ""})
 """Case-folded spellings of the choice `none`."""
-ELSEWHERE = {
+OTHER_NAMES = {
     other: name
     for name, others in {
         "ln": "layer layernorm layernormalization",
@@ -140,8 +140,8 @@ class Key:
             raise ValueError(f"{value!r} is not a number")
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"{value!r} is not finite")
-        if abs(value) > MOST:
-            raise ValueError(f"numbers beyond ±{MOST:.0e} are out of range")
+        if abs(value) > MAX_NUMBER:
+            raise ValueError(f"numbers beyond ±{MAX_NUMBER:.0e} are out of range")
         if self.kind is not int:
             return float(value) + 0.0  # turns -0.0 into 0.0: they are equal, so their text must be too
         if value != int(value):
@@ -212,5 +212,5 @@ def _in_ascii(text: str) -> str:
 
 def near_to(word: str, words: Collection[str]) -> str:
     """Return the closest of the words to a lower-case `word`, or an empty text if none is close."""
-    meant = ELSEWHERE.get(re.sub(r"[^a-z0-9]", "", word), "")
+    meant = OTHER_NAMES.get(re.sub(r"[^a-z0-9]", "", word), "")
     return meant if meant in words else next(iter(difflib.get_close_matches(word, words, n=1)), "")

@@ -115,7 +115,7 @@ class Plan:
         )
 
 
-MOST = 10_000
+MAX_SHARDS = 10_000
 """Maximum number of shards of a sweep."""
 
 
@@ -130,7 +130,7 @@ class Shard:
     count: int
 
     def __post_init__(self) -> None:
-        if not 1 <= self.number <= self.count <= MOST:
+        if not 1 <= self.number <= self.count <= MAX_SHARDS:
             raise ValueError(f"shard {self.number} of {self.count} is out of range")
 
     def __str__(self) -> str:
@@ -165,8 +165,8 @@ def parse_shard(text: str) -> Shard:
     try:
         return Shard(number, count)
     except ValueError:
-        if not 1 <= count <= MOST:
-            raise UserError(f"shard {text[:40]}: a sweep has 1 to {MOST} shards") from None
+        if not 1 <= count <= MAX_SHARDS:
+            raise UserError(f"shard {text[:40]}: a sweep has 1 to {MAX_SHARDS} shards") from None
         raise UserError(f"shard {text[:40]}: shards are counted from 1: write 1/{count} to {count}/{count}") from None
 
 

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from normexp.config.feasibility import BATCHES_A_BLOCK
+from normexp.config.feasibility import BATCHES_PER_BLOCK
 from normexp.config.run import RunConfig
 from normexp.data.sources import SOURCES, Probabilities, Tokens
 from normexp.data.streams import stream
@@ -74,7 +74,7 @@ class Task:
     def batches(self, seed: int, size: int) -> Iterator[Batch]:
         """Yield training batches 1, 2, … without end. Batch k depends only on task, seed, size and k."""
         for block in itertools.count():
-            drawn = self._draw(stream(*self.name, "train", seed, size, block), BATCHES_A_BLOCK * size)
+            drawn = self._draw(stream(*self.name, "train", seed, size, block), BATCHES_PER_BLOCK * size)
             for start in range(0, len(drawn.inputs_nt), size):
                 rows = slice(start, start + size)
                 yield Batch(drawn.inputs_nt[rows], drawn.targets_nt[rows])

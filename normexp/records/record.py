@@ -18,7 +18,7 @@ COMPARED = (
     "normexp", "torch", "numpy", "cpu_capability", "torch_threads", STEP, "compiler", "compiler_flags", "processor",
 )  # fmt: skip
 """Environment entries that must agree for losses to be comparable bit by bit."""
-TODAY = -1
+CURRENT = -1
 """Placeholder for the numerics of this version of the program."""
 
 
@@ -213,11 +213,11 @@ class RunRecord:
     weights: bytes | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     environment: Mapping[str, str | int] = field(default_factory=dict)
-    numerics: int = TODAY
+    numerics: int = CURRENT
     reused_from: str | None = None
 
     def __post_init__(self) -> None:
-        if self.numerics == TODAY:
+        if self.numerics == CURRENT:
             object.__setattr__(self, "numerics", numerics(self.config))
 
     @property

@@ -34,7 +34,7 @@ MEASURED_SECONDS = 5e-4
 """Approximate duration of one measurement of LayerNorm, which determines the number of calls per measurement."""
 MOST_ROUNDS, FEWEST_ROUNDS, ROUNDS_SECONDS = 100, 5, 1.0
 """Bounds of the number of rounds if it is not given, and the time that they should take."""
-STILL = 1e-12
+TINY_LR = 1e-12
 """A learning rate that changes no parameter, so that no network becomes non-finite and skips its update."""
 
 Call = Callable[[], object]
@@ -124,7 +124,7 @@ def steps(configs: Mapping[str, RunConfig], rounds: int, where: str) -> Rounds:
 
     Raises UserError if loss or gradient of a config are non-finite from the start, since its step would be cut short.
     """
-    trainers = {norm: Trainer(replace(config, lr=STILL)) for norm, config in configs.items()}
+    trainers = {norm: Trainer(replace(config, lr=TINY_LR)) for norm, config in configs.items()}
     first = next(iter(trainers.values()))
     batches = first.task.batches(first.config.seed, first.config.batch)
     with thread_count(1):
@@ -149,7 +149,7 @@ def paths(config: RunConfig, rounds: int) -> dict[ExecutionPath, list[float]]:
     best = fastest().path
     working = [path for path in ExecutionPath if path is not ExecutionPath.COMPILED or path is best]
     working = working if best is not ExecutionPath.AUTOGRAD else [best]
-    trainers = {path: Trainer(replace(config, lr=STILL), path=path) for path in working}
+    trainers = {path: Trainer(replace(config, lr=TINY_LR), path=path) for path in working}
     batches = next(iter(trainers.values())).task.batches(config.seed, config.batch)
     with thread_count(1):
         for path, trainer in trainers.items():
