@@ -152,7 +152,7 @@ def refusals(runs: Iterable[RunConfig]) -> list[str]:
 
 def warnings(runs: Iterable[RunConfig]) -> list[str]:
     """Return the reasons why runs cannot learn much, each with the number of runs that it concerns."""
-    return [f"{text} ({count} of the runs)" if count > 1 else text for text, count in _reached(WARNED, runs).items()]
+    return [f"{text} ({count} runs)" if count > 1 else text for text, count in _reached(WARNED, runs).items()]
 
 
 def refuse(runs: Iterable[RunConfig], origin: str = "") -> None:

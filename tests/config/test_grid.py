@@ -75,25 +75,10 @@ def test_zipped_axes_advance_together_and_come_first() -> None:
     assert shown(plan, "depth", "lr", "norm") == [(*pair, norm) for pair in pairs for norm in ("ln", "rms")]
 
 
-@pytest.mark.parametrize(
-    ("axes", "pairs"),
-    [
-        ({"seed": [0, 1, 0, 1], "lr": [1e-3, 1e-3, 1e-2, 1e-2]}, [(0, 1e-3), (1, 1e-3), (0, 1e-2), (1, 1e-2)]),
-        ({"depth": [1, 1, 2], "lr": [1e-3, 3e-3, 1e-3]}, [(1, 1e-3), (1, 3e-3), (2, 1e-3)]),
-        ({"depth": [1, 1, 2, 1, 2], "lr": [1e-3, 3e-3, 1e-3, 1e-3, 1e-3]}, [(1, 1e-3), (1, 3e-3), (2, 1e-3)]),
-        (
-            {"norm": ["ln", "LN", "rms", "none"], "lr": [1e-3, 1e-3, 1e-3, 1e-3]},
-            [("ln", 1e-3), ("rms", 1e-3), ("none", 1e-3)],
-        ),
-    ],
-)
-def test_zipped_values_are_paired_before_duplicates_are_dropped(
-    axes: dict[str, list[Any]], pairs: list[tuple[Any, ...]]
-) -> None:
-    plan = planned(yaml.safe_dump({"zip": axes, "grid": {"width": [64, 32]}}, sort_keys=False))
-    assert shown(plan, *axes, "width") == [(*pair, width) for pair in pairs for width in (64, 32)]
-    dropped = 2 * (len(next(iter(axes.values()))) - len(pairs))
-    assert plan.warnings == ((f"dropped {dropped} duplicate points",) if dropped else ())
+def test_zipped_values_in_two_spellings_are_one_pair() -> None:
+    plan = planned("zip: {norm: [ln, LN, rms, none], lr: [1e-3, 1e-3, 1e-3, 1e-3]}")
+    assert shown(plan, "norm", "lr") == [("ln", 1e-3), ("rms", 1e-3), ("none", 1e-3)]
+    assert plan.warnings == ("dropped 1 duplicate point",)
 
 
 def test_pairs_that_become_equal_by_scaling_are_dropped() -> None:
