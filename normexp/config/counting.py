@@ -35,7 +35,7 @@ class Structure:
     `mattering` are the free keys that affect the run. `applying` are the keys whose value could affect it.
     """
 
-    asked: Mapping[str, Value]
+    configured: Mapping[str, Value]
     resolved: Mapping[str, Value]
     canonical: Mapping[str, Value]
     mattering: frozenset[str]
@@ -74,9 +74,9 @@ class Structures:
     _known: dict[tuple[Value, ...], Structure] = field(default_factory=dict)
     _clashes: dict[str, str] = field(default_factory=dict)
 
-    def find(self, asked: Callable[[str], Value]) -> Structure:
-        """Return the structure of a point whose configured values are `asked(key)`."""
-        values = tuple(asked(name) for name in INTERACTING)
+    def find(self, configured: Callable[[str], Value]) -> Structure:
+        """Return the structure of a point whose configured values are `configured(key)`."""
+        values = tuple(configured(name) for name in INTERACTING)
         structure = self._known.get(values)
         if structure is None:
             structure = self._known[values] = _settle(dict(zip(INTERACTING, values, strict=True)), self.unread)
@@ -85,7 +85,7 @@ class Structures:
     def note_clashes(self, structure: Structure, varied: Iterable[str]) -> None:
         """Record the conflicts of a structure, each with the varied values at which it first occurs."""
         for fault in structure.faults:
-            at = values_text({name: structure.asked[name] for name in varied if name in structure.asked})
+            at = values_text({name: structure.configured[name] for name in varied if name in structure.configured})
             self._clashes.setdefault(fault, f" (at {at})" if at else "")
 
     @property
@@ -99,22 +99,29 @@ class Structures:
             raise UserError(*bounded(self.clashes))
 
 
-def _settle(asked: Mapping[str, Value], unread: Collection[str]) -> Structure:
+def _settle(configured: Mapping[str, Value], unread: Collection[str]) -> Structure:
     # The ellipsis is not a valid value of any key, so it mask the keys that could not be read.
-    values: dict[str, Any] = {**asked, **dict.fromkeys(asked.keys() & set(unread), ...)}
+    values: dict[str, Any] = {**configured, **dict.fromkeys(configured.keys() & set(unread), ...)}
     try:
         run = RunConfig(**values)
     except ValueError as error:
         faults = tuple(line for line in str(error).splitlines() if line.partition(":")[0] not in unread)
         free, every = frozenset(FREE), frozenset(KEYS)
-        return Structure(asked=asked, resolved=asked, canonical=asked, mattering=free, applying=every, faults=faults)
+        return Structure(
+            configured=configured,
+            resolved=configured,
+            canonical=configured,
+            mattering=free,
+            applying=every,
+            faults=faults,
+        )
     same = run.canonical()
     return Structure(
-        asked=asked,
+        configured=configured,
         resolved={name: getattr(run, name) for name in INTERACTING},
         canonical={name: getattr(same, name) for name in INTERACTING},
         mattering=same.mattering() & frozenset(FREE),
-        applying=applying(run, [name for name in AUTO_READS if asked[name] == "auto"]),
+        applying=applying(run, [name for name in AUTO_READS if configured[name] == "auto"]),
     )
 
 

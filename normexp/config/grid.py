@@ -177,11 +177,11 @@ def axes_of(sweep: Sweep) -> tuple[str, ...]:
     table or a published number names it. Different labels alone do not make a key vary.
     """
     names = [name for group in sweep.groups for name in group.varied]
-    asked: dict[tuple[str, str], set[Value]] = {}
+    configured: dict[tuple[str, str], set[Value]] = {}
     for group in sweep.groups:
         for name in KEYS:
-            asked.setdefault((name, group.label), set()).add(group.asked(name))
-    names += [name for (name, _), values in asked.items() if len(values) > 1]
+            configured.setdefault((name, group.label), set()).add(group.asked(name))
+    names += [name for (name, _), values in configured.items() if len(values) > 1]
     if sweep.pivot is not None:
         names += [*sweep.pivot.rows, *sweep.pivot.columns]
     names += [name for figure in sweep.published for name in figure.where if name in KEYS]
@@ -207,11 +207,11 @@ class _Builder:
         removals, varied = Removals(group), group.varied
         seen: set[tuple[Value, ...]] = set()
         for values in combinations(group):
-            asked = tuple(values[name] for name in varied)
-            if asked in seen:
+            configured = tuple(values[name] for name in varied)
+            if configured in seen:
                 self._duplicates += 1
                 continue
-            seen.add(asked)
+            seen.add(configured)
             structure = self.structures.find(values.__getitem__)
             if removals.removes(structure, values):
                 continue
