@@ -68,7 +68,7 @@ some_scale = st.sampled_from([1.0, 0.7, 0.0])
     same_gains=st.booleans(),
     seed=st.integers(0, 99),
 )
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 def test_a_fold_without_reasons_is_exact(
     doors: tuple[frozenset[str], frozenset[str]],
     numbers: tuple[float, float, float, float],
