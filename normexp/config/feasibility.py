@@ -37,7 +37,7 @@ class Limit:
     why: str
 
     def message(self, run: RunConfig) -> str:
-        """Return the message, such as `norm bn, eps 0.0: why`."""
+        """Return the keys with their values and the reason, such as `norm bn, eps 0.0: why`."""
         return f"{', '.join(f'{name} {as_typed(getattr(run, name))}' for name in self.keys)}: {self.why}"
 
 

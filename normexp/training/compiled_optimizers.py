@@ -89,5 +89,5 @@ COMPILED_OPTIMIZERS: Mapping[str, Callable[[Parts, RunConfig], Optimizer]] = Map
 
 
 def compiled_grad_norm(flat: FlatParameters) -> float:
-    """Return the Euclidean norm of all gradients, accumulated in float64: non-finite only if an element is."""
+    """Return the Euclidean norm of all gradients, accumulated in float64: non-finite exactly if an element is."""
     return math.sqrt(load().functions.sum_of_squares(flat.grads.data_ptr(), flat.grads.numel()))

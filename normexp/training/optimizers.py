@@ -27,7 +27,7 @@ Parts = Sequence[tuple[nn.Parameter, float]]
 
 
 def float64_norm(values: Tensor) -> float:
-    """Return the Euclidean norm of all elements, accumulated in float64: non-finite only if an element is."""
+    """Return the Euclidean norm of all elements, accumulated in float64: non-finite exactly if an element is."""
     return float(torch.linalg.vector_norm(values, dtype=torch.float64))
 
 
