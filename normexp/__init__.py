@@ -1,7 +1,7 @@
 """normexp: does this deep network train, and if it does not, when, where and why does it break?
 
-From Python: `run` makes one run, `sweep` a grid of them, and `load` reads what is stored. What they need is imported
-when they are first used, so that `import normexp` costs nothing.
+`run` trains one network, `sweep` trains a grid of them, and `load` reads stored results. These names are imported on
+first use, so `import normexp` loads neither torch nor NumPy.
 """
 
 import importlib
@@ -27,7 +27,7 @@ __all__ = [
     "sweep",
 ]
 
-_HOMES = {
+_MODULES = {
     "RunConfig": "normexp.config.run",
     **dict.fromkeys(("ConfigWarning", "UserError"), "normexp.errors"),
     **dict.fromkeys(("Outcome", "RunRecord", "Status"), "normexp.records.record"),
@@ -36,9 +36,9 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'normexp' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(importlib.import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

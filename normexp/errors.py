@@ -1,4 +1,4 @@
-"""Faults that the user can mend, and the exit codes of the program."""
+"""Errors that the user can fix, and the exit codes of the program."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ EXIT_VERDICT_DIFFERS = 3
 
 
 class UserError(Exception):
-    """Input that the user must mend: every complaint at once, one line each; the program exits with 2.
+    """Invalid input. Carries every problem at once, one line each; the program exits with code 2.
 
-    What they quote may hold anything: characters that cannot be printed are escaped.
+    Messages may quote arbitrary input, so unprintable characters are escaped.
     """
 
     def __init__(self, *complaints: str) -> None:
@@ -22,17 +22,17 @@ class UserError(Exception):
 
 
 class ConfigWarning(UserWarning):
-    """Input that is valid, but perhaps not what was meant."""
+    """Valid input that is probably not what the user meant."""
 
 
 def at_most(texts: Sequence[str], most: int, more: str = "and {} more") -> list[str]:
-    """The first of many texts, and how many more there are."""
+    """Return the first `most` texts, followed by the number of the remaining ones."""
     rest = len(texts) - most
     return list(texts) if rest <= 0 else [*texts[:most], more.format(rest)]
 
 
 def printable(text: str) -> str:
-    """The text on one line, with control characters and the like as escapes."""
+    """Return the text on one line, with unprintable characters escaped."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

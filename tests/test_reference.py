@@ -17,7 +17,7 @@ def test_one_row_a_key_with_its_default_first() -> None:
     assert [row[0] for row in rows[2:]] == [f"`{name}`" for name in KEYS]
     cells = {row[0].strip("`"): row[1:] for row in rows[2:]}
     assert cells["depth"][:2] == ["20", "a whole number at least 0 and at most 10000"]
-    assert cells["norm"][:3] == ["ln, rms, bn, dyt, scale, none", "", "the scheme puts one somewhere"]
+    assert cells["norm"][:3] == ["ln, rms, bn, dyt, scale, none", "", KEYS["norm"].matters_when]
     assert cells["qk_norm"][0] == "none, rms, ln, full, l2"
     assert cells["residual"][0] == "true, false"
     for name, key in KEYS.items():

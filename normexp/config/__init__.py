@@ -1,1 +1,1 @@
-"""What is asked for: keys, a run and its identity, axes, grids, the plan, and the YAML that describes them."""
+"""Configs: keys, runs and their ids, axes, grids, plans, and the YAML files that describe them."""

@@ -1,6 +1,6 @@
-"""When a key changes the numbers of a run: the predicates that the key table names, each with its words.
+"""Conditions: when a config key affects a run, and the words that describe each condition.
 
-A key matters, besides, wherever a row in use declares that it reads it (`keys_of_rows`).
+A key also matters where a norm or scheme in use declares that it reads the key (`keys_of_rows`).
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from normexp.schemes.schemes import SCHEMES, Scheme
 
 
 def has_blocks(run: NetworkConfig) -> bool:
-    """There is a layer."""
+    """Return whether the network has a block."""
     return run.depth > 0
 
 
 def attends(run: NetworkConfig) -> bool:
-    """A layer attends."""
+    """Return whether the network has an attention layer."""
     return run.depth > 0 and run.mixer == "attention"
 
 
 def block_norm(run: NetworkConfig) -> str:
-    """The norm that stands in the blocks: none, too, where the scheme opens no door."""
+    """Return the norm inside the blocks: `none` also if the scheme has no norm site."""
     if run.norm == "none" or run.depth == 0 or not SCHEMES[run.position].opens_a_door(run):
         return "none"
     return run.norm
 
 
 def norms_in_use(run: NetworkConfig) -> set[str]:
-    """The names of all norms of blocks and head."""
+    """Return the names of all norms inside the blocks and before the LM head."""
     return {block_norm(run), run.final_norm} - {"none"}
 
 
@@ -44,7 +44,7 @@ def _normalizes(run: NetworkConfig) -> bool:
 
 
 def keys_of_rows(run: NetworkConfig) -> frozenset[str]:
-    """What the rows of the run's norms and scheme read of it."""
+    """Return the config keys that the norms and the scheme of the run read."""
     rows: list[Norm | Scheme] = [NORMS[name] for name in norms_in_use(run)]
     rows += [SCHEMES[run.position]] if run.depth > 0 else []
     return frozenset[str]().union(*(row.keys for row in rows))
@@ -55,26 +55,26 @@ def _rounds_norms(run: NetworkConfig) -> bool:
 
 
 def places_a_norm(run: NetworkConfig) -> bool:
-    """Whether the scheme has a site for a norm, whichever norm the run asks for."""
+    """Return whether the scheme has a norm site, whatever `norm` is."""
     return run.depth > 0 and SCHEMES[run.position].opens_a_door(run)
 
 
 def needs_final_norm(run: NetworkConfig) -> bool:
-    """Whether `final_norm: auto` stands for the norm of the blocks."""
+    """Return whether `final_norm: auto` means the norm of the blocks."""
     return run.depth == 0 or SCHEMES[run.position].final_norm
 
 
 NARROWER: Mapping[str, Callable[[NetworkConfig], bool]] = {"norm": places_a_norm}
-"""Keys that stay in a run's identity where they change nothing, and when they do change something."""
+"""Keys that are part of a run's id even where they have no effect, each with the condition for an effect."""
 AUTO_READS: Mapping[str, tuple[str, Callable[[NetworkConfig], bool]]] = {
     "final_norm": ("norm", needs_final_norm),
     "pos_embed": ("mixer", lambda run: True),
 }
-"""Keys that may be `auto`; the key whose value `auto` depends on, and when it does."""
+"""Keys that accept `auto`, each with the key that `auto` depends on and the condition for that dependence."""
 
 
 def applying(run: NetworkConfig, autos: Collection[str]) -> frozenset[str]:
-    """Return the keys of which another value could give another run; `autos` are the keys asked for as `auto`."""
+    """Return the keys whose value can affect the run; `autos` are the keys that the user set to `auto`."""
     keys = {name for name in run.mattering() if name not in NARROWER or NARROWER[name](run)}
     reads = (AUTO_READS[name] for name in autos)
     return frozenset(keys | {name for name, when in reads if when(run)})
@@ -82,9 +82,9 @@ def applying(run: NetworkConfig, autos: Collection[str]) -> frozenset[str]:
 
 BLOCKS: Mapping[str, Any] = {"matters": has_blocks, "matters_when": "depth > 0"}
 ATTENTION: Mapping[str, Any] = {"matters": attends, "matters_when": "mixer: attention"}
-EPS: Mapping[str, Any] = {"matters": _qk_normalizes, "matters_when": "a norm with statistics is anywhere"}
-DYT: Mapping[str, Any] = {"matters": lambda run: False, "matters_when": "dyt is anywhere"}
-NORM_DTYPE: Mapping[str, Any] = {"matters": _rounds_norms, "matters_when": "a norm is anywhere, dtype of 16 bits"}
+EPS: Mapping[str, Any] = {"matters": _qk_normalizes, "matters_when": "a norm with statistics is used"}
+DYT: Mapping[str, Any] = {"matters": lambda run: False, "matters_when": "dyt is used"}
+NORM_DTYPE: Mapping[str, Any] = {"matters": _rounds_norms, "matters_when": "a norm is used and dtype has 16 bits"}
 POST_SHARE: Mapping[str, Any] = {"matters": lambda run: False, "matters_when": "position: mix"}
 ADAM: Mapping[str, Any] = {
     "matters": lambda run: run.optimizer in ("adam", "adamw"),

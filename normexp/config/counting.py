@@ -1,6 +1,6 @@
-"""How many points and runs a sweep has: exactly where that is quick, else at most.
+"""Count the points and runs of a sweep without building them: exactly for small sweeps, else an upper bound.
 
-What the interacting keys of a point settle, once for all points that share them.
+The effect of the interacting keys is computed once for all points that share their values.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from normexp.errors import UserError
 from normexp.schemes.network_config import Value
 
 FREE = tuple(name for name in KEYS if name not in INTERACTING)
-"""Keys that change nothing but themselves."""
+"""Keys that do not affect the meaning of any other key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Structure:
-    """Interacting keys: as asked, resolved, and canonical; the keys that matter beside them; what clashes.
+    """The interacting keys of a point: as configured, resolved and canonical, with their conflicts as `faults`.
 
-    A key `applies` to a point where another value of it could give another run.
+    `mattering` are the free keys that affect the run. `applying` are the keys whose value could affect it.
     """
 
-    asked: Mapping[str, Value]
+    configured: Mapping[str, Value]
     resolved: Mapping[str, Value]
     canonical: Mapping[str, Value]
     mattering: frozenset[str]
@@ -43,19 +43,19 @@ class Structure:
     faults: tuple[str, ...] = ()
 
     def canonical_of(self, name: str, value: Value) -> Value:
-        """The value of a key in the run that answers the point; `value` as asked."""
+        """Return the canonical value of a key whose configured value is `value`."""
         if name in self.canonical:
             return self.canonical[name]
         return KEYS[name].canonical(value, name in self.mattering)
 
     def agrees(self, name: str, wanted: Value, value: Value) -> bool:
-        """Whether the key applies to the point, and the point's value of it, as asked, is the wanted one."""
+        """Return whether the key applies to the point and its configured value equals `wanted`."""
         return name in self.applying and self.equal(name, wanted, value)
 
     def equal(self, name: str, wanted: Value, value: Value) -> bool:
-        """Whether the point's value of a key, as asked, is the wanted one, applied or not.
+        """Return whether the configured value of a key equals `wanted`, whether or not the key applies.
 
-        `auto` equals what it stands for, and a value its synonyms: a warm-up of 1 is one of 0.
+        `auto` equals the value that it resolves to, and synonyms are equal: a warm-up of 1 is a warm-up of 0.
         """
         same = KEYS[name].synonyms
         wanted, value = same.get(wanted, wanted), same.get(value, value)
@@ -64,9 +64,9 @@ class Structure:
 
 @dataclass(slots=True)
 class Structures:
-    """The structures met so far, and the clashes in those that a point needs. `origin` is the config's name.
+    """A cache of structures, which also collects their conflicts. `origin` names the config in messages.
 
-    Of keys that are `unread`, whose value is not known, nothing clashes.
+    `unread` are keys whose value could not be read; they cause no conflicts.
     """
 
     origin: str
@@ -74,63 +74,71 @@ class Structures:
     _known: dict[tuple[Value, ...], Structure] = field(default_factory=dict)
     _clashes: dict[str, str] = field(default_factory=dict)
 
-    def find(self, asked: Callable[[str], Value]) -> Structure:
-        """The structure of a point whose keys have the values `asked(key)`."""
-        values = tuple(asked(name) for name in INTERACTING)
-        found = self._known.get(values)
-        if found is None:
-            found = self._known[values] = _settle(dict(zip(INTERACTING, values, strict=True)), self.unread)
-        return found
+    def find(self, configured: Callable[[str], Value]) -> Structure:
+        """Return the structure of a point whose configured values are `configured(key)`."""
+        values = tuple(configured(name) for name in INTERACTING)
+        structure = self._known.get(values)
+        if structure is None:
+            structure = self._known[values] = _settle(dict(zip(INTERACTING, values, strict=True)), self.unread)
+        return structure
 
     def note_clashes(self, structure: Structure, varied: Iterable[str]) -> None:
-        """Keep what clashes, with the first values of the varied keys at which it does."""
+        """Record the conflicts of a structure, each with the varied values at which it first occurs."""
         for fault in structure.faults:
-            at = values_text({name: structure.asked[name] for name in varied if name in structure.asked})
+            at = values_text({name: structure.configured[name] for name in varied if name in structure.configured})
             self._clashes.setdefault(fault, f" (at {at})" if at else "")
 
     @property
     def clashes(self) -> list[str]:
-        """A complaint for each clash kept."""
+        """One message per recorded conflict."""
         return [f"{self.origin}: {fault}{at}" for fault, at in self._clashes.items()]
 
     def fail_on_clashes(self) -> None:
-        """Raises UserError with every clash kept."""
+        """Raise UserError with every recorded conflict."""
         if self._clashes:
             raise UserError(*bounded(self.clashes))
 
 
-def _settle(asked: Mapping[str, Value], unread: Collection[str]) -> Structure:
-    given: dict[str, Any] = {**asked, **dict.fromkeys(asked.keys() & set(unread), ...)}  # ... is no key's value
+def _settle(configured: Mapping[str, Value], unread: Collection[str]) -> Structure:
+    # The ellipsis is not a valid value of any key, so it mask the keys that could not be read.
+    values: dict[str, Any] = {**configured, **dict.fromkeys(configured.keys() & set(unread), ...)}
     try:
-        run = RunConfig(**given)
+        run = RunConfig(**values)
     except ValueError as error:
         faults = tuple(line for line in str(error).splitlines() if line.partition(":")[0] not in unread)
         free, every = frozenset(FREE), frozenset(KEYS)
-        return Structure(asked=asked, resolved=asked, canonical=asked, mattering=free, applying=every, faults=faults)
+        return Structure(
+            configured=configured,
+            resolved=configured,
+            canonical=configured,
+            mattering=free,
+            applying=every,
+            faults=faults,
+        )
     same = run.canonical()
     return Structure(
-        asked=asked,
+        configured=configured,
         resolved={name: getattr(run, name) for name in INTERACTING},
         canonical={name: getattr(same, name) for name in INTERACTING},
         mattering=same.mattering() & frozenset(FREE),
-        applying=applying(run, [name for name in AUTO_READS if asked[name] == "auto"]),
+        applying=applying(run, [name for name in AUTO_READS if configured[name] == "auto"]),
     )
 
 
 EXACT_POINTS = 10**6
-"""Points up to which redundant and excluded ones are worked out."""
+"""Duplicate and excluded points are counted up to this number of points."""
 EXACT_STRUCTURES = 10**4
-"""Combinations of interacting keys up to which they are: each takes about a tenth of a millisecond."""
+"""They are counted up to this number of combinations of interacting keys, which take about 0.1 ms each."""
 
-Places = npt.NDArray[np.int64]
-Marks = npt.NDArray[np.bool_]
+Codes = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
-    """Points asked for; those left out by `exclude`; the runs that answer the rest; how many share another's run.
+    """The numbers of points, runs, points that share a run with an earlier point, and excluded points.
 
-    Where `exact` is false, `runs` is an upper bound, and redundant and excluded points are not counted.
+    If `exact` is false, `runs` is an upper bound, and `redundant` and `excluded` are 0.
     """
 
     points: int
@@ -140,7 +148,7 @@ class Count:
     exact: bool
 
     def __str__(self) -> str:
-        """`20 points, 15 runs, 5 redundant`."""
+        """Return the counts in words: `20 points, 15 runs, 5 redundant`."""
         if not self.exact:
             return f"{self.points} points, at most {self.runs} runs"
         parts = [f"{self.points} points", f"{self.runs} runs", f"{self.redundant} redundant"]
@@ -148,9 +156,10 @@ class Count:
 
 
 def count(groups: Sequence[Group], structures: Structures) -> Count:
-    """Count without building: by lengths alone above the limits, else run by run as one number each.
+    """Count the points and runs of the groups without building them.
 
-    Raises UserError for values that clash, where it meets them.
+    Above EXACT_POINTS or EXACT_STRUCTURES the count is an upper bound. Below, each run is encoded as one integer.
+    Raises UserError for values that conflict, if the count is exact.
     """
     points = sum(group.size for group in groups)
     bound = sum(math.prod(_length(axes) for axes in _split(group)[0]) for group in groups)
@@ -167,7 +176,7 @@ def count(groups: Sequence[Group], structures: Structures) -> Count:
 
 
 def clashes(groups: Sequence[Group], structures: Structures) -> list[str]:
-    """A complaint for each clash of values; none where there are too many points to look at."""
+    """Return a message for each conflict of values, or none if there are too many points to check."""
     with suppress(UserError):
         count(groups, structures)
     return structures.clashes
@@ -178,19 +187,19 @@ def _length(axes: Mapping[str, Axis]) -> int:
 
 
 def _split(group: Group) -> tuple[list[Mapping[str, Axis]], list[Mapping[str, Axis]]]:
-    """The dimensions that hold an interacting key, and the others."""
+    """Split the dimensions of a group into those with an interacting key and the others."""
     bound = [axes for axes in group.dimensions if any(name in INTERACTING for name in axes)]
     free = [axes for axes in group.dimensions if not any(name in INTERACTING for name in axes)]
     return bound, free
 
 
 class _Coder:
-    """Numbers each run: a place for its structure, and one for the value of each free key, as digits of one number."""
+    """Encodes each run as one integer: the index of its structure and the value of each free key are its digits."""
 
     def __init__(self, groups: Sequence[Group]) -> None:
         self._heads: dict[tuple[Value, ...], int] = {}
         self._digit: dict[str, dict[Value, int]] = {name: {} for name in FREE}
-        self._steps: dict[tuple[int, frozenset[str]], Places] = {}
+        self._steps: dict[tuple[int, frozenset[str]], Codes] = {}
         for name, digits in self._digit.items():
             digits[KEYS[name].neutral] = 0
             for group in groups:
@@ -203,10 +212,10 @@ class _Coder:
             self._stride[name] = self.span
             self.span *= len(digits)
 
-    def codes(self, group: Group, structures: Structures) -> list[Places]:
-        """The runs of the points that are not left out, one array for each combination of interacting keys."""
+    def codes(self, group: Group, structures: Structures) -> list[Codes]:
+        """Return the codes of all points that are not excluded, one array per combination of interacting keys."""
         bound, free = _split(group)
-        self._steps.clear()  # dimensions are told apart by identity, within a group
+        self._steps.clear()  # keyed by the identity of a dimension, which is unique only within a group
         fixed = {name: group.asked(name) for name in (*INTERACTING, *FREE) if name not in group.varied}
         names = [name for axes in bound for name in axes]
         columns = [list(zip(*axes.values(), strict=True)) for axes in bound]
@@ -215,13 +224,13 @@ class _Coder:
             values = fixed | dict(zip(names, itertools.chain(*combination), strict=True))
             structure = structures.find(values.__getitem__)
             codes = self._box(structure, values, free)
-            out = _left_out(group, structure, values, free)
-            if out is None or not out.all():
+            excluded = _excluded(group, structure, values, free)
+            if excluded is None or not excluded.all():
                 structures.note_clashes(structure, names)
-            parts.append(codes if out is None else codes[~out])
+            parts.append(codes if excluded is None else codes[~excluded])
         return parts
 
-    def _box(self, structure: Structure, values: Mapping[str, Value], free: Sequence[Mapping[str, Axis]]) -> Places:
+    def _box(self, structure: Structure, values: Mapping[str, Value], free: Sequence[Mapping[str, Axis]]) -> Codes:
         head = self._heads.setdefault(tuple(structure.canonical.values()), len(self._heads))
         start = head * self.span + sum(self._code(structure, name, values[name]) for name in FREE if name in values)
         codes = np.array([start], dtype=np.int64)
@@ -229,8 +238,8 @@ class _Coder:
             codes = (codes[:, None] + self._step(structure, axes)[None, :]).ravel()
         return codes
 
-    def _step(self, structure: Structure, axes: Mapping[str, Axis]) -> Places:
-        """What each place of a dimension adds to the number."""
+    def _step(self, structure: Structure, axes: Mapping[str, Axis]) -> Codes:
+        """Return what each index of a dimension adds to the code."""
         known = (id(axes), structure.mattering)
         if known not in self._steps:
             steps = [self._code(structure, name, value) for name, axis in axes.items() for value in axis]
@@ -241,19 +250,19 @@ class _Coder:
         return self._stride[name] * self._digit[name][structure.canonical_of(name, value)]
 
 
-def _left_out(
+def _excluded(
     group: Group, structure: Structure, values: Mapping[str, Value], free: Sequence[Mapping[str, Axis]]
-) -> Marks | None:
-    """Marks of the points that an exclude matches; None for none of them."""
-    out: Marks | None = None
+) -> Mask | None:
+    """Return a mask of the points that an entry of `exclude` matches, or None if it matches none."""
+    excluded: Mask | None = None
     for part in group.exclude:
         if not all(structure.agrees(name, wanted, values[name]) for name, wanted in part.items() if name in values):
             continue
-        marks = np.ones(1, dtype=np.bool_)
+        mask = np.ones(1, dtype=np.bool_)
         for axes in free:
             hit = np.ones(_length(axes), dtype=np.bool_)
             for name in (name for name in axes if name in part):
                 hit &= np.array([structure.agrees(name, part[name], value) for value in axes[name]], dtype=np.bool_)
-            marks = (marks[:, None] & hit[None, :]).ravel()
-        out = marks if out is None else out | marks
-    return out
+            mask = (mask[:, None] & hit[None, :]).ravel()
+        excluded = mask if excluded is None else excluded | mask
+    return excluded

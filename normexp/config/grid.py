@@ -1,6 +1,6 @@
-"""A Sweep to its points: counted first, then built one by one, each with the run that answers it.
+"""Expand a sweep into its points: count them first, then build each point with its run.
 
-What each entry of `exclude` removes from a group, and what it removes that it does not name.
+Entries of `exclude` are tracked, so that one with an unexpected effect draws a warning.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import yaml
 
 from normexp.config import counting, feasibility
 from normexp.config.counting import FREE, Count, Structure, Structures
-from normexp.config.feasibility import MOST_TOLD
+from normexp.config.feasibility import MAX_REASONS
 from normexp.config.groups import Group
 from normexp.config.keys import as_typed
 from normexp.config.labels import Labels, plural
@@ -26,9 +26,9 @@ from normexp.schemes.network_config import Value
 
 @dataclass(slots=True)
 class _Entry:
-    """One entry: the points it removes, and the values of other axes that go with them, or stay.
+    """One entry of `exclude`: the points that it removes, and which values of the other axes it removes or keeps.
 
-    `idle` are keys that kept it from removing a point of its values, since they do not apply there.
+    `idle` are the keys that kept the entry from removing a matching point because they do not apply there.
     """
 
     where: Mapping[str, Value]
@@ -44,42 +44,42 @@ class _Entry:
         idle = self.where.keys() - structure.applying if equal else ()
         removed = equal and not idle
         self.idle.update(idle)
-        found = ((name, values[name]) for name in self.others)
+        other_values = ((name, values[name]) for name in self.others)
         if removed:
             self.points += 1
-            self.removed_values.update(dict.fromkeys(found))
+            self.removed_values.update(dict.fromkeys(other_values))
         else:
             self.kept += 1
-            self.kept_values.update(found)
+            self.kept_values.update(other_values)
         return removed
 
 
 class Removals:
-    """The entries of a group's `exclude`, counted point by point."""
+    """The `exclude` entries of a group, applied point by point."""
 
     def __init__(self, group: Group) -> None:
         self._label = group.label
         self._entries = [_Entry(where=part, others=_others(group, part)) for part in group.exclude]
 
     def removes(self, structure: Structure, values: Mapping[str, Value]) -> bool:
-        """Count a point, whose keys have these values as asked, and return whether an entry removes it."""
-        removed = [entry.removes(structure, values) for entry in self._entries]  # every entry counts the point
+        """Count a point with these configured values, and return whether an entry removes it."""
+        removed = [entry.removes(structure, values) for entry in self._entries]  # no `any`: every entry must count
         return any(removed)
 
     def exclusions(self) -> Iterator[Exclusion]:
-        """Yield each entry with the points that it removes."""
+        """Yield each entry with the number of points that it removes."""
         for entry in self._entries:
             yield Exclusion(entry=self._text(entry), points=entry.points)
 
     def warnings(self) -> Iterator[str]:
-        """Yield a warning for each entry that removes nothing, or more than it names."""
+        """Yield a warning for each entry that removes nothing, or more than the values that it names."""
         for entry in self._entries:
             if not entry.points:
                 idle = (name for name in entry.where if name in entry.idle)
-                reasons = [f"; {name} matters only when: {KEYS[name].matters_when}" for name in idle]
+                reasons = [f"; {name} only has an effect when: {KEYS[name].matters_when}" for name in idle]
                 yield f"exclude {self._text(entry)} removes no point{''.join(reasons)}"
             elif not entry.kept:
-                yield f"exclude {self._text(entry)} removes every point{' of its entry' if self._label else ''}"
+                yield f"exclude {self._text(entry)} removes every point{' of its sweep' if self._label else ''}"
             else:
                 lost = [value for value in entry.removed_values if value not in entry.kept_values]
                 for name, value in lost:
@@ -91,34 +91,34 @@ class Removals:
 
 
 def _others(group: Group, part: Mapping[str, Value]) -> tuple[str, ...]:
-    """The keys that vary apart from those which the entry names, and from those zipped with them."""
+    """Return the varied keys that an entry neither names nor fixes through a zip."""
     return tuple(name for axes in group.dimensions if not set(axes) & set(part) for name in axes)
 
 
 MAX_RUNS = 10_000
-"""Runs of the largest plan, unless the user raises it."""
-POINTS_A_RUN = 10
-"""Points of the largest plan, for each of its runs allowed: points that share runs take time and memory too."""
+"""Default maximum number of runs of a plan."""
+POINTS_PER_RUN = 10
+"""Maximum number of points of a plan per allowed run: points that share a run take time and memory too."""
 
 
 def count(sweep: Sweep) -> Count:
-    """Points and runs of a sweep, counted without building them. Raises UserError for values that clash."""
+    """Count the points and runs of a sweep without building them. Raises UserError for values that conflict."""
     return counting.count(sweep.groups, Structures(sweep.origin))
 
 
 def plan(sweep: Sweep, *, max_runs: int = MAX_RUNS) -> Plan:
-    """Expand a sweep. The last axis of the file varies fastest; zip groups come before the grid.
+    """Expand a sweep. The last axis in the file varies fastest; zip groups vary more slowly than the grid.
 
-    Duplicate points, of equal values under one label, are dropped, and a warning says how many. Raises UserError,
-    before anything is built, for more than `max_runs` runs or ten times as many points; and for values that clash or
-    that no run survives.
+    Duplicate points (same label and values) are dropped with a warning. Raises UserError for more than `max_runs`
+    runs or ten times as many points, before building any; for values that conflict; and for configurations that
+    cannot run.
     """
     structures = Structures(sweep.origin)
     total = counting.count(sweep.groups, structures)
-    needed = max(total.runs, -(-total.points // POINTS_A_RUN))
+    needed = max(total.runs, -(-total.points // POINTS_PER_RUN))
     if needed > max_runs:
         most = "" if total.exact else "at most "
-        also = f" or {POINTS_A_RUN * max_runs} points" if total.runs <= max_runs else ""
+        also = f" or {POINTS_PER_RUN * max_runs} points" if total.runs <= max_runs else ""
         raise UserError(
             f"{sweep.origin}: {most}{total.runs} runs ({total.points} points), more than {max_runs}{also}:"
             f" make the grid smaller, or allow it with --max-runs {needed}"
@@ -129,7 +129,7 @@ def plan(sweep: Sweep, *, max_runs: int = MAX_RUNS) -> Plan:
     structures.fail_on_clashes()
     feasibility.refuse(builder.runs, sweep.origin)
     if not builder.points:
-        raise UserError(f"{sweep.origin}: exclude leaves no point: loosen it, or drop it")
+        raise UserError(f"{sweep.origin}: exclude removes every point: relax it or remove it")
     points = tuple(builder.points)
     return Plan(
         name=sweep.name,
@@ -140,7 +140,7 @@ def plan(sweep: Sweep, *, max_runs: int = MAX_RUNS) -> Plan:
         source=sweep.source,
         pivot=sweep.pivot,
         published=sweep.published,
-        warnings=(*sweep.warnings, *builder.warnings(), *_unmet(sweep.published, points)),
+        warnings=(*sweep.warnings, *builder.warnings(), *_unmatched(sweep.published, points)),
         excluded=tuple(exclusion for removals in builder.removals for exclusion in removals.exclusions()),
     )
 
@@ -152,15 +152,15 @@ def plan_of(
     groups: Sequence[tuple[str, Mapping[str, Value | Sequence[Value]]]],
     max_runs: int = MAX_RUNS,
 ) -> Plan:
-    """The plan of a sweep made in code: (label, {key: value, or the list of an axis}) for each group.
+    """Return the plan of a sweep defined in code: a label and a mapping of keys to values or lists for each group.
 
-    Its source is the YAML that says the same. Raises UserError like a file.
+    The source of the plan is the equivalent YAML. Raises UserError as for a file.
     """
     return plan(parse(as_yaml(name, title, groups), origin=name, stem=name), max_runs=max_runs)
 
 
 def as_yaml(name: str, title: str, groups: Sequence[tuple[str, Mapping[str, Value | Sequence[Value]]]]) -> str:
-    """The config that describes the groups."""
+    """Return the YAML config that describes the groups."""
     sweeps: list[dict[str, object]] = []
     for label, values in groups:
         entry: dict[str, object] = {"label": label} if label else {}
@@ -171,17 +171,17 @@ def as_yaml(name: str, title: str, groups: Sequence[tuple[str, Mapping[str, Valu
 
 
 def axes_of(sweep: Sweep) -> tuple[str, ...]:
-    """Keys that vary, in order of appearance, `seed` last.
+    """Return the keys that vary, in order of appearance, `seed` last.
 
-    They stand in a grid or zip group, differ as asked between groups of one label (a label speaks for what it
-    alone sets), or are named by the table or by published figures.
+    A key varies if it is in a grid or zip group, if groups with the same label configure it differently, or if the
+    table or a published number names it. Different labels alone do not make a key vary.
     """
     names = [name for group in sweep.groups for name in group.varied]
-    asked: dict[tuple[str, str], set[Value]] = {}
+    configured: dict[tuple[str, str], set[Value]] = {}
     for group in sweep.groups:
         for name in KEYS:
-            asked.setdefault((name, group.label), set()).add(group.asked(name))
-    names += [name for (name, _), values in asked.items() if len(values) > 1]
+            configured.setdefault((name, group.label), set()).add(group.asked(name))
+    names += [name for (name, _), values in configured.items() if len(values) > 1]
     if sweep.pivot is not None:
         names += [*sweep.pivot.rows, *sweep.pivot.columns]
     names += [name for figure in sweep.published for name in figure.where if name in KEYS]
@@ -191,7 +191,7 @@ def axes_of(sweep: Sweep) -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class _Builder:
-    """Collects points; each distinct run is made once."""
+    """Collects points and creates each distinct run once."""
 
     axes: tuple[str, ...]
     structures: Structures
@@ -203,15 +203,15 @@ class _Builder:
     _slow: dict[tuple[int, int], set[float]] = field(default_factory=dict)
 
     def add(self, group: Group) -> None:
-        """The points of one group, in order."""
+        """Add the points of one group, in order."""
         removals, varied = Removals(group), group.varied
         seen: set[tuple[Value, ...]] = set()
         for values in combinations(group):
-            asked = tuple(values[name] for name in varied)
-            if asked in seen:
+            configured = tuple(values[name] for name in varied)
+            if configured in seen:
                 self._duplicates += 1
                 continue
-            seen.add(asked)
+            seen.add(configured)
             structure = self.structures.find(values.__getitem__)
             if removals.removes(structure, values):
                 continue
@@ -226,18 +226,18 @@ class _Builder:
         return self._runs.values()
 
     def warnings(self) -> Iterator[str]:
-        """What is legal, but perhaps not meant."""
-        yield from at_most(feasibility.warnings(self.runs), MOST_TOLD)
+        """Yield warnings about valid input that is probably not what the user meant."""
+        yield from at_most(feasibility.warnings(self.runs), MAX_REASONS)
         for removals in self.removals:
             yield from removals.warnings()
         if self._duplicates:
             yield f"dropped {plural(self._duplicates, 'duplicate point')}"
         for (warmup, steps), rates in self._slow.items():
             labels = Labels(lambda key, rates=rates: rates)  # type: ignore[misc]
-            told = ((rate * steps / warmup, labels.text("lr", rate)) for rate in sorted(rates)[:5])
-            reached = ", ".join(f"{highest:.3g} for lr {text}" for highest, text in told)
+            peaks = ((rate * steps / warmup, labels.text("lr", rate)) for rate in sorted(rates)[:5])
+            reached = ", ".join(f"{peak:.3g} for lr {text}" for peak, text in peaks)
             more = ", ..." if len(rates) > 5 else ""
-            yield f"warmup {warmup} is longer than steps {steps}: the rate only reaches {reached}{more}"
+            yield f"warmup {warmup} is longer than steps {steps}: the learning rate only reaches {reached}{more}"
 
     def _keep(self, label: str, structure: Structure, values: Mapping[str, Value]) -> None:
         shown = {name: structure.resolved.get(name, values[name]) for name in self.axes}
@@ -257,7 +257,7 @@ class _Builder:
 
 
 def combinations(group: Group) -> Iterator[dict[str, Value]]:
-    """Every key's value as asked, point by point."""
+    """Yield the configured values of all keys, point by point."""
     values = {name: group.asked(name) for name in KEYS}
     dimensions = group.dimensions
     names = [name for axes in dimensions for name in axes]
@@ -266,8 +266,9 @@ def combinations(group: Group) -> Iterator[dict[str, Value]]:
         yield values | dict(zip(names, itertools.chain(*combination), strict=True))
 
 
-def _unmet(published: Sequence[Published], points: Sequence[Point]) -> list[str]:
-    unmet = []
+def _unmatched(published: Sequence[Published], points: Sequence[Point]) -> list[str]:
+    """Return a warning for each published number that belongs to no point."""
+    warnings = []
     for figure in published:
         where = {name: value for name, value in figure.where.items() if name != "label"}
         label = figure.where.get("label")
@@ -275,8 +276,8 @@ def _unmet(published: Sequence[Published], points: Sequence[Point]) -> list[str]
             label in (None, point.label) and all(point.values[name] == value for name, value in where.items())
             for point in points
         ):
-            unmet.append(f"published: no point has the figure {figure.text!r} of {figure.source}")
-    return unmet
+            warnings.append(f"published: no point matches {figure.text!r} of {figure.source}")
+    return warnings
 
 
 def _is_axis(value: object) -> bool:

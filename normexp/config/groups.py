@@ -1,7 +1,4 @@
-"""A group of a sweep: fixed values, zipped axes, a grid, and what is left out.
-
-From YAML nodes to the values of run keys: one value, an axis, or a partial config.
-"""
+"""Groups of a sweep: fixed values, zipped axes, a grid and exclusions, read from YAML nodes."""
 
 from __future__ import annotations
 
@@ -19,12 +16,12 @@ from normexp.config.yaml_file import Entry, Source, is_null, is_quoted, kind, ne
 from normexp.schemes.network_config import Value
 
 LONGEST = 200
-"""Characters of the longest text that can be a value."""
+"""Maximum number of characters of a text value."""
 _FORMS = ", ".join(f"{{{name}: {numbers}}}" for name, numbers in BUILDERS.items())
 
 
 def read_value(source: Source, node: yaml.Node, where: str, key: Key) -> Value | None:
-    """The one value that a node holds; None after a complaint."""
+    """Return the single value of a node, or None after recording an error."""
     text = _plain(source, node, where, key)
     if text is None:
         return None
@@ -36,10 +33,10 @@ def read_value(source: Source, node: yaml.Node, where: str, key: Key) -> Value |
 
 
 def read_axis(source: Source, node: yaml.Node, where: str, key: Key, *, paired: bool = False) -> Axis | None:
-    """Read a value, a list or a builder as an axis; None after a complaint.
+    """Return a value, a list or a builder as an axis, or None after recording an error.
 
-    Repeated values stay: which points are duplicates is known only once all axes are combined. They draw a warning,
-    except on an axis that is `paired` with others, where they are ordinary.
+    Repeated values are kept, since only the combination of all axes shows which points are duplicates. They draw a
+    warning unless the axis is `paired` with others, where repetition is normal.
     """
     if isinstance(node, yaml.MappingNode):
         return _built(source, node, where, key)
@@ -50,8 +47,8 @@ def read_axis(source: Source, node: yaml.Node, where: str, key: Key, *, paired: 
 
 
 def read_part(source: Source, node: yaml.Node, where: str, also: Iterable[str] = ()) -> dict[str, Value]:
-    """A partial config, one value for each key; keys in `also` hold text."""
-    found: dict[str, Value] = {}
+    """Return a partial config with one value per key. Keys in `also` hold text."""
+    values: dict[str, Value] = {}
     for entry in source.mapping(node, where):
         path = f"{where}.{entry.key}"
         if entry.key in also:
@@ -62,18 +59,18 @@ def read_part(source: Source, node: yaml.Node, where: str, also: Iterable[str] =
             source.fault(entry.key_node, path, f"unknown key; {nearest(entry.key, [*also, *KEYS])}")
             continue
         if value is not None:
-            found[entry.key] = value
-    return found
+            values[entry.key] = value
+    return values
 
 
 def _plain(source: Source, node: yaml.Node, where: str, key: Key) -> str | None:
-    """The raw text of a value, unquoted unless the key takes words."""
+    """Return the raw text of a value. Only keys that take words may be quoted."""
     scalar = source.scalar(node, where)
     if scalar is None:
         return None
     text = str(scalar.value)
     if len(text) > LONGEST:
-        source.fault(node, where, f"a text of {len(text)} characters is no value: write {key.limits()}")
+        source.fault(node, where, f"a text of {len(text)} characters is not a valid value: write {key.limits()}")
     elif key.choices is None and is_quoted(scalar):
         source.fault(node, where, _unquote(text, key))
     elif key.choices is None and not text:
@@ -93,14 +90,14 @@ def _unquote(text: str, key: Key) -> str:
 
 def _hint(text: str) -> str:
     if "(" in text:
-        return f"; code is never run: a list or an axis is written out, or as {_FORMS}"
+        return f"; code is not evaluated: write a list, or one of {_FORMS}"
     return f"; for several values write [{text}]" if ", " in text else ""
 
 
 def _listed(source: Source, node: yaml.Node, where: str, key: Key, *, paired: bool) -> Axis | None:
     items = source.sequence(node, where)
     if isinstance(node.value, list) and not node.value:
-        source.fault(node, where, "has no value: write at least one, or drop the key")
+        source.fault(node, where, "has no value: write at least one, or remove the key")
     values: list[Value] = []
     texts: dict[Value, str] = {}
     for number, item in enumerate(items, 1):
@@ -124,12 +121,12 @@ def _built(source: Source, node: yaml.Node, where: str, key: Key) -> Axis | None
         return None
     (entry,) = entries
     if entry.key not in BUILDERS:
-        source.fault(node, where, f"{entry.key!r} builds no axis; {nearest(entry.key, BUILDERS)}")
+        source.fault(node, where, f"{entry.key!r} is not an axis builder; {nearest(entry.key, BUILDERS)}")
         return None
     texts = []
     for item in source.sequence(entry.node, where):
         if not isinstance(item, yaml.ScalarNode) or is_quoted(item) or len(item.value) > LONGEST:
-            source.fault(item, where, f"{entry.key} takes three numbers, {BUILDERS[entry.key]}, not {kind(item)} there")
+            source.fault(item, where, f"{entry.key} takes three numbers, {BUILDERS[entry.key]}, not {kind(item)}")
             return None
         texts.append(str(item.value))
     try:
@@ -141,16 +138,16 @@ def _built(source: Source, node: yaml.Node, where: str, key: Key) -> Axis | None
 
 SECTIONS = ("base", "grid", "zip", "exclude")
 SCALED = ("steps", "warmup", "eval_every")
-"""Keys that are counted in updates, and shrink together."""
-MOST_COMPARED = 1000
-"""Values of an axis that are compared with those of `exclude`, where a scale may make them equal."""
+"""Keys that count updates, which `--scale` multiplies."""
+MAX_COMPARED = 1000
+"""Number of values of an axis that are checked for equality with values of `exclude` after scaling."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """The points of one product: every zip group advances as one, beside every axis of the grid.
+    """The points of one product: the axes of a zip group advance together; those of the grid are combined.
 
-    `exclude` holds partial configs. Keys that stand nowhere have their default.
+    `exclude` holds partial configs. Keys that are not set have their default.
     """
 
     label: str = ""
@@ -161,37 +158,37 @@ class Group:
 
     @property
     def dimensions(self) -> list[Mapping[str, Axis]]:
-        """What is multiplied, slowest first: axes that advance together share one."""
+        """The factors of the product, slowest first. Zipped axes share one."""
         return [*self.zips, *({name: axis} for name, axis in self.grid.items())]
 
     @property
     def size(self) -> int:
-        """Points asked for, before any is left out; counted without making one."""
+        """The number of points before exclusion, without building them."""
         return math.prod(next(iter(axes.values())).count for axes in self.dimensions)
 
     @property
     def varied(self) -> list[str]:
-        """Keys that stand in a zip group or the grid."""
+        """The keys in a zip group or in the grid."""
         return [name for axes in self.dimensions for name in axes]
 
     def asked(self, name: str) -> Value:
-        """The one value of a key that does not vary, as asked for."""
+        """Return the configured value of a key that does not vary."""
         default: Value = KEYS[name].default
         return self.base.get(name, default)
 
     def merged(self, scale: float) -> Iterator[str]:
-        """Yield a warning for each entry of `exclude` that, once scaled, removes values that it does not name."""
+        """Yield a warning for each `exclude` entry that, once scaled, also removes values that it does not name."""
         axes = {name: axis for dimension in self.dimensions for name, axis in dimension.items() if name in SCALED}
         for part in self.exclude:
             for name in part.keys() & axes.keys():
-                few = itertools.islice(axes[name], MOST_COMPARED)
+                few = itertools.islice(axes[name], MAX_COMPARED)
                 same = _scaler(name, scale)
                 others = {value for value in few if value != part[name] and same(value) == same(part[name])}
                 for other in sorted(others, key=float):
-                    yield f"exclude {name}: {part[name]}: at scale {scale:g} it removes {name}: {other} as well"
+                    yield f"exclude {name}: {part[name]}: at scale {scale:g} it also removes {name}: {other}"
 
     def scaled(self, scale: float) -> Group:
-        """The same group with everything that is counted in updates multiplied."""
+        """Return this group with every number of updates multiplied by `scale`."""
         varied = self.varied
         base = dict(self.base) | {name: self.asked(name) for name in SCALED if name not in varied}
         return Group(
@@ -206,7 +203,7 @@ class Group:
 
 
 def scaled_values(values: Mapping[str, Value], scale: float) -> dict[str, Value]:
-    """The values with those in updates multiplied and rounded, at least 1 (a warm-up may come to 0)."""
+    """Multiply and round the values that count updates, keeping them at least 1 (warmup: 0)."""
     return {name: _scaler(name, scale)(value) if name in SCALED else value for name, value in values.items()}
 
 
@@ -223,7 +220,7 @@ def _scaled_axis(name: str, axis: Axis, scale: float) -> Axis:
 def read_group(
     source: Source, sections: Mapping[str, Entry], where: str, label: str, base: Mapping[str, Value]
 ) -> Group:
-    """The group that some of base, grid, zip and exclude describe; `base` holds what stands above them."""
+    """Read a group from its sections (base, grid, zip, exclude). `base` holds values inherited from the top level."""
     reader = _GroupReader(source)
     prefix = f"{where}." if where else ""
     for name in SECTIONS[:3]:
@@ -241,20 +238,20 @@ def read_group(
 
 
 def read_excludes(source: Source, node: yaml.Node, where: str) -> list[dict[str, Value]]:
-    """A list of partial configs; one alone needs no list."""
+    """Read a list of partial configs. A single one needs no list."""
     if is_null(node):
         return []
     nodes = [node] if isinstance(node, yaml.MappingNode) else source.sequence(node, where)
     parts = []
     for part_node in nodes:
         if isinstance(part_node, yaml.MappingNode) and not part_node.value:
-            source.fault(part_node, where, "an empty entry would leave out every point: name a key, or drop it")
+            source.fault(part_node, where, "an empty entry would exclude every point: name a key, or remove it")
         parts.append(read_part(source, part_node, where))
     return [part for part in parts if part]
 
 
 class _GroupReader:
-    """Fills a group section by section, so that a key which stands in two is found."""
+    """Reads a group section by section, to detect a key that is in two sections."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -291,7 +288,7 @@ class _GroupReader:
             counts = {axis.count for axis in axes.values()}
             if len(counts) > 1:
                 lengths = ", ".join(f"{name} has {axis.count}" for name, axis in axes.items())
-                self.source.fault(group_node, where, f"axes that advance together must be of one length: {lengths}")
+                self.source.fault(group_node, where, f"zipped axes must have the same length: {lengths}")
                 self.unread.update(axes)
             elif axes:
                 self.zips.append(axes)
@@ -307,7 +304,7 @@ class _GroupReader:
         return axes
 
     def _keys(self, node: yaml.Node, where: str) -> list[Entry]:
-        """The entries whose key is a run key that stands nowhere else in the group."""
+        """Return the entries whose key is a run key that is not yet used in the group."""
         good = []
         before = self.source.notes.count
         entries = self.source.mapping(node, where)
@@ -316,14 +313,14 @@ class _GroupReader:
         for entry in entries:
             path = f"{where}.{entry.key[:40]}"
             if entry.key in SECTIONS:
-                self.source.fault(entry.key_node, path, f"{entry.key} stands beside {where}, not inside it")
+                self.source.fault(entry.key_node, path, f"{entry.key} belongs beside {where}, not inside it")
                 self.unread.update(KEYS)
             elif entry.key not in KEYS:
                 self.source.fault(entry.key_node, path, f"unknown key; {nearest(entry.key, KEYS)}")
                 self.unread.add(near_to(entry.key.lower(), KEYS))
             elif entry.key in self._first:
                 section, place = self._first[entry.key]
-                self.source.fault(entry.key_node, path, f"stands in {section} too ({place}): keep one")
+                self.source.fault(entry.key_node, path, f"is already set in {section} ({place}): keep one")
             else:
                 self._first[entry.key] = (where, self.source.place(entry.key_node))
                 good.append(entry)

@@ -1,4 +1,4 @@
-"""One key of a run's description: its type, its limits, its words, and when it matters."""
+"""A config key: its type, range, help text, and when it affects a run."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from normexp.schemes.network_config import Value
 _INT = re.compile(r"[+-]?(0|[1-9][0-9]*)\Z")
 _FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\Z")
 _MINUSES = dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212\ufe63\uff0d"), "-")
-"""Characters that word processors and web pages put for a minus."""
+"""Characters that word processors and web pages use for a minus sign."""
 _BOOLS = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
-MOST = 10**300
-"""The largest size of any number, which a float can hold."""
+MAX_NUMBER = 10**300
+"""Maximum absolute value of a number, which a float can represent."""
 GUARD = 10**9
-"""An upper bound from here on only keeps numbers representable."""
+"""Upper bounds of this size and above only keep numbers representable, so messages do not show them."""
 NONE_WORDS = frozenset({"none", "null", "~", ""})
-"""Spellings (case folded) that mean the choice `none`."""
-ELSEWHERE = {
+"""Case-folded spellings of the choice `none`."""
+OTHER_NAMES = {
     other: name
     for name, others in {
         "ln": "layer layernorm layernormalization",
@@ -46,16 +46,16 @@ ELSEWHERE = {
     }.items()
     for other in others.split()
 }
-"""What others call a key or a choice, in small letters and digits, to its name here; for hints alone."""
+"""Names that other programs use for a key or choice (lower-case letters and digits), for hints only."""
 
 
 def is_number(value: Value) -> bool:
-    """Switches are none."""
+    """Return whether a value is a number. Booleans are not numbers."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def as_typed(value: Value) -> str:
-    """A value in full, as YAML has it: switches in small letters."""
+    """Return a value in full, as in YAML: Booleans in lower case."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -63,13 +63,12 @@ def as_typed(value: Value) -> str:
 class Key:
     """A row of the key table.
 
-    `choices` are the allowed words of a text key (None: a number or a switch), given as a function, so
-    that tables which grow are read when asked. `low` and `high` bound a number; `low_open` and `high_open`
-    exclude the bound itself. `matters` tells, from a resolved run, whether the key changes its numbers:
-    where it does not, the key takes its `neutral` value, which is what the program did before the key
-    existed and never changes. `synonyms` maps values to the one that means the same. An `interacting` key
-    decides whether others matter, what auto stands for, or which values clash; any other changes nothing
-    but itself. A plugin may add choices of an `extensible` key.
+    `choices` returns the allowed words of a text key, or is None for a number or Boolean. It is a function because
+    plugins add choices later. `low` and `high` bound a number; `low_open` and `high_open` exclude the bound.
+    `matters` returns, for a resolved run, whether the key affects its results. If it does not, the canonical run has
+    the key's `neutral` value: the behavior of the program before the key existed, which never changes. `synonyms`
+    maps values to an equivalent one. An `interacting` key decides whether other keys matter, what `auto` means, or
+    which values conflict. Plugins may add choices to an `extensible` key.
     """
 
     kind: type
@@ -88,7 +87,7 @@ class Key:
     extensible: bool = False
 
     def parse(self, text: str) -> Value:
-        """The value that a plain (unquoted) YAML scalar stands for. Raises ValueError with what to write."""
+        """Return the value of a plain (unquoted) YAML scalar. Raises ValueError with the allowed values."""
         if self.choices is not None:
             return self._choice(text)
         if self.kind is bool:
@@ -98,9 +97,9 @@ class Key:
         return self.check(self._number(text))
 
     def check(self, value: Any) -> Value:
-        """Check a Python value, or a scalar of NumPy's, and return it in the key's type. Raises ValueError.
+        """Check a Python or NumPy scalar and return it in the key's type. Raises ValueError.
 
-        No digit is lost: `np.float32(1e-3)` is 0.0010000000474974513, which is not 1e-3.
+        Numbers are not rounded: `np.float32(1e-3)` is 0.0010000000474974513, which is not 1e-3.
         """
         value = plain_scalar(value)
         if self.choices is not None:
@@ -117,12 +116,12 @@ class Key:
         return number
 
     def canonical(self, value: Value, matters: bool) -> Value:
-        """The one value that stands for all which mean the same."""
+        """Return the value that represents all equivalent ones."""
         same: Value = self.synonyms.get(value, value) if matters else self.neutral
         return same
 
     def limits(self, *, guards: bool = False) -> str:
-        """The allowed values in words; with `guards`, also an upper bound that nobody comes near."""
+        """Return the allowed values in words; with `guards`, include upper bounds that are only technical."""
         if self.choices is not None:
             return ", ".join(self.choices())
         if self.kind is bool:
@@ -141,10 +140,10 @@ class Key:
             raise ValueError(f"{value!r} is not a number")
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"{value!r} is not finite")
-        if abs(value) > MOST:
-            raise ValueError("a number of that size is out of range")
+        if abs(value) > MAX_NUMBER:
+            raise ValueError(f"numbers beyond ±{MAX_NUMBER:.0e} are out of range")
         if self.kind is not int:
-            return float(value) + 0.0  # -0.0 and 0.0 are one value, and must be written as one
+            return float(value) + 0.0  # turns -0.0 into 0.0: they are equal, so their text must be too
         if value != int(value):
             raise ValueError(f"{value!r} is not a whole number")
         return int(value)
@@ -158,7 +157,7 @@ class Key:
             return word
         meant = near_to(word, words)
         hints = [f"; did you mean {meant}?"] if meant else []
-        hints += ["; if a plugin has it, name its file: --plugin FILE.py"] if self.extensible else []
+        hints += ["; to use a plugin, give its file: --plugin FILE.py"] if self.extensible else []
         raise ValueError(f"{text!r} is not one of {', '.join(words)}{''.join(hints)}")
 
     def _number(self, text: str) -> int | float:
@@ -174,44 +173,44 @@ class Key:
         if decimal := with_point(text):
             raise ValueError(f"{text!r} has a decimal comma: write {decimal}, or [{text}] for two values")
         if (typed := _in_ascii(text)) != text:
-            what = (
-                "a typographic minus" if typed == text.translate(_MINUSES) else "characters that are not plain digits"
+            reason = (
+                "a typographic minus" if typed == text.translate(_MINUSES) else "characters other than plain digits"
             )
-            raise ValueError(f"{text!r} has {what}: write {typed}")
+            raise ValueError(f"{text!r} has {reason}: write {typed}")
         if re.match(r"[0-9]+(:[0-9]+)+\Z", text):
-            raise ValueError(f"{text!r} is a base-60 number to YAML: write it in plain digits")
+            raise ValueError(f"{text!r} is a base-60 number in YAML: write it in plain digits")
         raise ValueError(f"{text!r} is not a number")
 
 
 def plain_scalar(value: Any) -> Any:
-    """Return a scalar of NumPy's, or an array of no axes, as the Python value that is equal to it; others unchanged.
+    """Return a NumPy scalar or zero-dimensional array as the equal Python value; return other values unchanged.
 
-    Raises ValueError for a number of more digits than a float holds.
+    Raises ValueError for a number with more digits than a float holds.
     """
     if getattr(value, "shape", None) != () or not hasattr(value, "item"):
         return value
-    found = value.item()
-    if type(found) is not type(value):
-        return found
-    if float(value) != value:  # np.longdouble gives itself
-        raise ValueError(f"{value!r} has more digits than a float holds: write float(...) of it")
+    scalar = value.item()
+    if type(scalar) is not type(value):
+        return scalar
+    if float(value) != value:  # np.longdouble.item() returns np.longdouble
+        raise ValueError(f"{value!r} has more digits than a float holds: write float(...)")
     return float(value)
 
 
 def with_point(text: str) -> str:
-    """Return a number that is written with a decimal comma with a point instead; empty for any other text."""
+    """Return a number with a decimal comma rewritten with a point, or an empty text for anything else."""
     comma = re.fullmatch(r"([+-]?[0-9]+),([0-9]+([eE][+-]?[0-9]+)?)", _in_ascii(text))
     return f"{comma[1]}.{comma[2]}" if comma else ""
 
 
 def _in_ascii(text: str) -> str:
-    """Return the number that a text in look-alike characters was meant for; a text that is none unchanged."""
+    """Return a number typed in look-alike characters in ASCII; return any other text unchanged."""
     typed = unicodedata.normalize("NFKC", text.translate(_MINUSES)).strip()
     typed = "".join(str(unicodedata.decimal(c, c)) for c in typed)
     return typed if _INT.match(typed) or _FLOAT.match(typed) or "," in typed else text
 
 
 def near_to(word: str, words: Collection[str]) -> str:
-    """The one of the words that `word`, in small letters, was meant for; empty for none."""
-    meant = ELSEWHERE.get(re.sub(r"[^a-z0-9]", "", word), "")
+    """Return the closest of the words to a lower-case `word`, or an empty text if none is close."""
+    meant = OTHER_NAMES.get(re.sub(r"[^a-z0-9]", "", word), "")
     return meant if meant in words else next(iter(difflib.get_close_matches(word, words, n=1)), "")

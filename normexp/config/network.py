@@ -1,4 +1,4 @@
-"""One network from the command line: `--config key=value`, once a key, or `--config FILE.yaml`."""
+"""Read one network from the command line: `--config key=value`, repeated, or `--config FILE.yaml`."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ SUFFIXES = (".yaml", ".yml")
 
 
 def read_network(texts: Sequence[str]) -> RunConfig | None:
-    """The config that the texts describe, None where there are none. Raises UserError, all complaints at once."""
+    """Return the config that the texts describe, or None without texts. Raises UserError with all errors at once."""
     if not texts:
         return None
     files = [text for text in texts if Path(text).suffix in SUFFIXES]
     pairs = [text for text in texts if text not in files]
     if len(files) > 1:
-        raise UserError(f"--config: {' and '.join(files)}: give one file")
+        raise UserError(f"--config: give one file, not {' and '.join(files)}")
     return _from_file(files[0], pairs) if files else _from_pairs(pairs)
 
 
 def _from_file(path: str, pairs: Sequence[str]) -> RunConfig:
-    """The one run of a config file."""
+    """Return the only run of a config file."""
     configs = grid.plan(sweep_file.load(Path(path), pairs)).configs
     if len(configs) != 1:
-        raise UserError(f"--config {path}: has {len(configs)} runs: choose one with --config key=value for its axes")
+        raise UserError(f"--config {path}: has {len(configs)} runs: select one with --config key=value for its axes")
     return next(iter(configs.values()))
 
 
@@ -49,16 +49,16 @@ def _from_pairs(pairs: Sequence[str]) -> RunConfig:
 def one_network(
     overrides: Iterable[Override], notes: Notes, *, several: str = ""
 ) -> tuple[dict[str, Value], Sequence[Value]]:
-    """The values of overrides that describe one network, and those of the one key that may have several."""
+    """Return the values of overrides that describe one network, and those of the key `several`, which may have many."""
     values: dict[str, Value] = {}
     many: list[Value] = []
     for override in overrides:
         if override.axis is None:
-            notes.fault(f"{override.origin}: one network has no {override.key}: leave it out")
+            notes.fault(f"{override.origin}: a single network has no {override.key}: remove it")
         elif override.key == several:
             many = list(override.axis)
         elif override.axis.count > 1:
-            why = f"only {several} takes several values here" if several else "one network has one value"
+            why = f"only {several} takes several values here" if several else "a single network has one value"
             notes.fault(f"{override.origin}: {why}: write {override.key}=value")
         else:
             values[override.key] = override.axis.value(0)

@@ -1,4 +1,4 @@
-"""`key=value` after the config on the command line: the same text as in the YAML, for every group."""
+"""Read `key=value` overrides from the command line. Values are written as in the YAML, and apply to every group."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from normexp.config.yaml_file import Notes, Source, is_null, nearest
 from normexp.errors import UserError
 
 TEXTS = ("name", "title")
-"""Top-level keys that an override may give."""
+"""Top-level keys that an override may set."""
 LONGEST_SLUG = 80
 
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """One override: a run key with its axis, or a name or title with its text; and what it is called in complaints."""
+    """One override: a run key with its axis, or `name` or `title` with its text. `origin` names it in messages."""
 
     key: str
     text: str
@@ -34,10 +34,10 @@ class Override:
 
 
 def read_overrides(texts: Sequence[str], notes: Notes) -> list[Override]:
-    """What the command line sets. Complaints name the override."""
-    if apart := _apart(texts):
-        raise UserError(f"override {_shown(' '.join(apart))}: write {_shown(''.join(apart))}, without spaces")
-    found: dict[str, Override] = {}
+    """Return the overrides of the command line. Messages name the override."""
+    if parts := _spaced_override(texts):
+        raise UserError(f"override {_shown(' '.join(parts))}: write {_shown(''.join(parts))}, without spaces")
+    overrides: dict[str, Override] = {}
     for text in texts:
         source = Source(f"override {_shown(text)}", notes, numbered=False)
         try:
@@ -50,14 +50,14 @@ def read_overrides(texts: Sequence[str], notes: Notes) -> list[Override]:
             key = text.partition("=")[0].strip()
             notes.unread.update({key, near_to(key.lower(), KEYS)})
             continue
-        if override.key in found:
+        if override.key in overrides:
             notes.fault(f"{source.origin}: {override.key} is given twice: keep one")
-        found[override.key] = override
-    return list(found.values())
+        overrides[override.key] = override
+    return list(overrides.values())
 
 
-def _apart(texts: Sequence[str]) -> Sequence[str]:
-    """The parts of the first override that was written with spaces, `lr = 0.1`; empty where none was."""
+def _spaced_override(texts: Sequence[str]) -> Sequence[str]:
+    """Return the parts of the first override written with spaces, as in `lr = 0.1`, or nothing if there is none."""
     for number, text in enumerate(texts):
         before, after = texts[number - 1 : number] if number else [], texts[number + 1 : number + 2]
         if text.startswith("=") and before and "=" not in before[0]:
@@ -68,7 +68,7 @@ def _apart(texts: Sequence[str]) -> Sequence[str]:
 
 
 def _shown(text: str) -> str:
-    """An override in a complaint: on one line, of bounded length, in characters that can be printed."""
+    """Return an override for a message: on one line, cut to 100 characters."""
     line = " ".join(text.encode(errors="replace").decode().split())
     return line if len(line) <= 100 else line[:100] + "..."
 
@@ -88,10 +88,10 @@ def _read(source: Source, text: str) -> Override | None:
     if isinstance(node, yaml.ScalarNode) and node.style is None and "," in node.value:
         if (decimal := with_point(value)) and (why := _no_list(KEYS[key], value)):
             raise UserError(
-                f"{source.origin}: {key}: {why}; {value} is two values: for a decimal write {key}={decimal}"
+                f"{source.origin}: {key}: {why}; {value} reads as two values: for a decimal write {key}={decimal}"
             )
         if decimal and KEYS[key].kind is float and value.startswith("0,"):
-            source.warn(node, key, f"{value} is two values: for a decimal write {key}={decimal}")
+            source.warn(node, key, f"{value} reads as two values: for a decimal write {key}={decimal}")
         node = source.compose(f"[{value}]")
     axis = None if node is None else read_axis(source, node, key, KEYS[key])
     if axis is None:
@@ -100,7 +100,7 @@ def _read(source: Source, text: str) -> Override | None:
 
 
 def _no_list(key: Key, value: str) -> str:
-    """Why the parts of a value with commas are no values of the key; empty where they are."""
+    """Return why the comma-separated parts are not values of the key, or an empty text if they are."""
     for part in value.split(","):
         try:
             key.parse(part)
@@ -110,21 +110,21 @@ def _no_list(key: Key, value: str) -> str:
 
 
 def _slug(value: str, axis: Axis) -> str:
-    """The values in one spelling; what builds an axis, as it was typed."""
+    """Return the values in a canonical spelling. Axis builders and long lists keep the typed text."""
     if value.startswith("{") or axis.count > 20:
         return re.sub(r"[^A-Za-z0-9.+-]+", "-", value).strip("-")
     return ",".join(dict.fromkeys(as_typed(item) for item in axis))
 
 
 def apply(override: Override, group: Group, notes: Notes) -> Group:
-    """The group with the key replaced where it stands; a key that stands nowhere goes to base, an axis to the grid."""
+    """Return the group with the key replaced where it is set. A new key goes to `base`, a new axis to `grid`."""
     key, axis = override.key, override.axis
     if axis is None:
         return group
     beside = [name for zipped in group.zips if key in zipped for name in zipped if name != key]
     if any(key in zipped for zipped in group.zips):
         others = f" beside {', '.join(beside)}" if beside else ""
-        notes.fault(f"{override.origin}: {key} stands in a zip group{others}: change it in the file")
+        notes.fault(f"{override.origin}: {key} is in a zip group{others}: change it in the file")
         return group
     if key in group.grid or not override.single:
         base = {name: value for name, value in group.base.items() if name != key}
@@ -133,7 +133,7 @@ def apply(override: Override, group: Group, notes: Notes) -> Group:
 
 
 def folder(name: str, overrides: Sequence[Override], scale: float) -> str:
-    """The sweep's folder: its name, and what the command line changed."""
+    """Return the name of the sweep's folder: the name of the sweep and the changes from the command line."""
     changes = sorted(f"{override.key}={override.text}" for override in overrides if override.axis is not None)
     if scale != 1.0:
         changes.append(f"scale={exact_text(scale)}")
@@ -141,7 +141,7 @@ def folder(name: str, overrides: Sequence[Override], scale: float) -> str:
 
 
 def slug(changes: Sequence[str], longest: int = LONGEST_SLUG) -> str:
-    """`+a=1+b=2`; a long one is cut and ends in a hash of the whole."""
+    """Return `+a=1+b=2`. A longer slug is cut and ends in a hash of the whole."""
     whole = "".join(f"+{change}" for change in changes)
     if len(whole) <= longest:
         return whole

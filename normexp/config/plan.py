@@ -1,9 +1,4 @@
-"""What `--only key=value` asks for: some of a sweep's points, by their labels and the values of their keys.
-
-The nouns between a YAML file and its runs: what a sweep asks for, point by point.
-
-A share of a sweep's runs, for one machine of several that know nothing of each other.
-"""
+"""The plan of a sweep: its points, the run of each point, shards for several machines, and selections of points."""
 
 from __future__ import annotations
 
@@ -20,17 +15,17 @@ from normexp.errors import UserError
 from normexp.schemes.network_config import Value
 
 LABEL = "label"
-"""What stands among the keys of a point for its label."""
+"""Name under which a point's label appears among its keys."""
 SEED = "seed"
-"""The key over whose values the runs of a cell differ."""
+"""The key that varies between the runs of a cell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One combination asked for: the values of the plan's axes, and the canonical run that answers it.
+    """One combination of the plan's axes, and the canonical run that gives its result.
 
-    `label` is that of its entry under `sweeps`, or "". `values` has every axis of the plan, as asked: resolved, but
-    not canonicalised, so that `position: post` without a norm still reads post.
+    `label` is that of its entry under `sweeps`, or "". `values` has every axis of the plan, resolved but not
+    canonicalised, so that `position: post` without a norm still reads `post`.
     """
 
     label: str
@@ -38,7 +33,7 @@ class Point:
     config: RunConfig
 
     def value_of(self, key: str) -> Value:
-        """Its label, its value of an axis as asked, or of any other key as its run has it."""
+        """Return the label, the configured value of an axis, or the value of another key in the run."""
         if key == LABEL:
             return self.label
         value: Value = self.values[key] if key in self.values else getattr(self.config, key)
@@ -47,7 +42,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pivot:
-    """How a table is laid out: the axes of its rows and of its columns."""
+    """The layout of a table: the axes of its rows and columns."""
 
     rows: tuple[str, ...]
     columns: tuple[str, ...]
@@ -55,7 +50,7 @@ class Pivot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """A figure that a text printed for some points: those whose values agree with `where`.."""
+    """A number that a text reports for the points whose values match `where`."""
 
     where: Mapping[str, Value]
     text: str
@@ -64,7 +59,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exclusion:
-    """An entry of `exclude` as it is written, and how many points it removes, whatever other entries remove."""
+    """An entry of `exclude` as text, and how many points it removes, regardless of other entries."""
 
     entry: str
     points: int
@@ -72,10 +67,10 @@ class Exclusion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A sweep expanded: its points in order, the keys that vary, and the distinct runs that answer them.
+    """An expanded sweep: its points in order, the keys that vary, and the distinct runs.
 
-    That of a `shard` has the points of its runs alone, and the plan of the `whole` sweep. `argv`: the command that
-    began its folder, if it comes from one. `excluded`: what `exclude` removes, of a plan just expanded.
+    The plan of a `shard` has only the points of that shard, and `whole` is the plan of the whole sweep. `argv` is the
+    command that created the folder, if it was read from one. `excluded` is only known right after expansion.
     """
 
     name: str
@@ -94,22 +89,22 @@ class Plan:
 
     @property
     def configs(self) -> dict[str, RunConfig]:
-        """Run id to config, each once, in the order in which the points ask for them."""
+        """The distinct runs by run id, in order of their first point."""
         return {point.config.run_id: point.config for point in self.points}
 
     @property
     def cell_axes(self) -> tuple[str, ...]:
-        """The axes that tell cells apart: all but the seed."""
+        """The axes that distinguish cells: all but the seed."""
         return tuple(axis for axis in self.axes if axis != SEED)
 
     @property
     def labels(self) -> Labels:
-        """Labels that tell all values of the whole sweep apart, so that a shard writes them as the sweep does."""
+        """Labels that distinguish all values of the whole sweep, so that shards use the same labels."""
         points = (self.whole or self).points
         return Labels(lambda key: [point.value_of(key) for point in points])
 
     def part(self, shard: Shard) -> Plan:
-        """The plan of one shard of this sweep, in a folder of its own."""
+        """Return the plan of one shard of this sweep, with a separate folder."""
         return replace(
             self,
             title=f"{self.title or self.name} ({shard})",
@@ -120,105 +115,105 @@ class Plan:
         )
 
 
-MOST = 10_000
-"""Shards of a sweep."""
+MAX_SHARDS = 10_000
+"""Maximum number of shards of a sweep."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Shard `number` of `count`, counted from 1. Raises ValueError where there is none such.
+    """Shard `number` of `count`, counted from 1. Raises ValueError for numbers out of range.
 
-    A run belongs to a shard by its id alone: runs that a sweep gains or loses move no other.
+    The shard of a run depends only on the run's id, so adding or removing runs moves no other run.
     """
 
     number: int
     count: int
 
     def __post_init__(self) -> None:
-        if not 1 <= self.number <= self.count <= MOST:
-            raise ValueError(f"there is no shard {self.number} of {self.count}")
+        if not 1 <= self.number <= self.count <= MAX_SHARDS:
+            raise ValueError(f"shard {self.number} of {self.count} is out of range")
 
     def __str__(self) -> str:
         return f"shard {self.number} of {self.count}"
 
     @property
     def option(self) -> str:
-        """As it is asked for: `2/4`."""
+        """The value of the `--shard` option: `2/4`."""
         return f"{self.number}/{self.count}"
 
     def has(self, run_id: str) -> bool:
-        """Whether the run of this id is one of its own."""
+        """Return whether the run belongs to this shard."""
         return of_run(run_id, self.count) == self
 
     def folder(self, whole: str) -> str:
-        """The name of its folder, from that of the sweep."""
+        """Return the name of the shard's folder, given that of the sweep."""
         return f"{whole}.shard-{self.number}-of-{self.count}"
 
 
 def of_run(run_id: str, count: int) -> Shard:
-    """Which of so many shards a run belongs to: the same everywhere and for ever."""
+    """Return the shard that a run belongs to. It never changes and is the same on every machine."""
     digest = hashlib.sha256(run_id.encode()).digest()
     return Shard(int.from_bytes(digest[:8], "big") % count + 1, count)
 
 
 def parse_shard(text: str) -> Shard:
-    """From `2/4`. Raises UserError that says what to write."""
-    found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text.strip(), re.ASCII)
-    if found is None:
+    """Read a shard written as `2/4`. Raises UserError with the correct form."""
+    match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text.strip(), re.ASCII)
+    if match is None:
         raise UserError(f"shard {text[:40]}: write 2/4 for shard 2 of 4")
-    number, count = int(found[1]), int(found[2])
+    number, count = int(match[1]), int(match[2])
     try:
         return Shard(number, count)
     except ValueError:
-        if not 1 <= count <= MOST:
-            raise UserError(f"shard {text[:40]}: a sweep has 1 to {MOST} shards") from None
+        if not 1 <= count <= MAX_SHARDS:
+            raise UserError(f"shard {text[:40]}: a sweep has 1 to {MAX_SHARDS} shards") from None
         raise UserError(f"shard {text[:40]}: shards are counted from 1: write 1/{count} to {count}/{count}") from None
 
 
 def parse_point_filter(texts: Sequence[str]) -> dict[str, list[Value]]:
-    """Each key's values, from `key=value` or `key=value,value`. Raises UserError, all complaints at once."""
-    found: dict[str, list[Value]] = {}
+    """Read `key=value` or `key=value,value` texts into values by key. Raises UserError with all errors at once."""
+    wanted: dict[str, list[Value]] = {}
     complaints = []
     for text in texts:
         key, equals, values = text.partition("=")
         if not equals or not values:
             complaints.append(f"only {text}: write key=value")
         elif key == LABEL:
-            found.setdefault(key, []).append(values)
+            wanted.setdefault(key, []).append(values)
         elif key not in KEYS:
-            complaints.append(f"only {text}: {key} is no key: {nearest(key, [LABEL, *KEYS])}")
+            complaints.append(f"only {text}: unknown key {key}; {nearest(key, [LABEL, *KEYS])}")
         else:
             try:
-                found.setdefault(key, []).extend([KEYS[key].parse(value) for value in values.split(",")])
+                wanted.setdefault(key, []).extend([KEYS[key].parse(value) for value in values.split(",")])
             except ValueError as fault:
                 decimal = with_point(values)
-                hint = f"; {values} is two values: for a decimal write {key}={decimal}" if decimal else ""
+                hint = f"; {values} reads as two values: for a decimal write {key}={decimal}" if decimal else ""
                 complaints.append(f"only {text}: {fault}{hint}")
     if complaints:
         raise UserError(*complaints)
-    return found
+    return wanted
 
 
 def as_labelled(wanted: Mapping[str, Sequence[Value]], labels: Labels) -> dict[str, list[Value]]:
-    """The values that were asked for, each a value itself or the label that tables print for one."""
-    return {key: [one for value in values for one in labels.matching(key, value)] for key, values in wanted.items()}
+    """Replace each wanted value by the values that equal it, or else by those whose printed label equals it."""
+    return {key: [match for value in values for match in labels.matching(key, value)] for key, values in wanted.items()}
 
 
 def selected(plan: Plan, only: Sequence[str]) -> set[str]:
-    """Ids of the runs whose points agree with a value of every key in `only`, as asked or as run.
+    """Return the ids of the runs whose points match a value of every key in `only`, as configured or as run.
 
-    Those of other shards are among them: a shard may have none. Raises UserError where the sweep has none.
+    The ids include runs of other shards, since a shard may have no match. Raises UserError if the sweep has none.
     """
     wanted, points = parse_point_filter(only), (plan.whole or plan).points
     labelled = as_labelled(wanted, plan.labels)
-    found = {
+    run_ids = {
         point.config.run_id
         for point in points
         if all(_has(point, key, [*wanted[key], *labelled[key]]) for key in wanted)
     }
-    if only and not found:
+    if only and not run_ids:
         raise UserError(f"only {' '.join(only)}: no point of {plan.name} matches")
-    return found
+    return run_ids
 
 
 def _has(point: Point, key: str, values: Sequence[Value]) -> bool:

@@ -1,9 +1,9 @@
 """Norms and schemes from a user's Python file.
 
 A plugin is a file with a table NORMS (name to `normexp.schemes.Norm`, with `make`), a table SCHEMES (name to
-`normexp.schemes.Scheme`), or both. Its text travels to every worker, and its hash is part of the id of each run that
-uses one of its rows; what it imports is not. It is run as a program of the user's own: only files named by the user are
-ever loaded.
+`normexp.schemes.Scheme`), or both. Its text is sent to every worker, and its hash is part of the id of each run that
+uses one of its rows; modules that it imports are not. A plugin can run arbitrary code, so only files that the user
+names are loaded.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ TRIED_WIDTH = 8
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """A file's name, for messages, and its text."""
+    """The path of a plugin, for messages, and its text."""
 
     path: str
     text: str
 
     @property
     def digest(self) -> str:
-        """16 hex digits of sha256 over the text: the origin of the plugin's rows."""
+        """16 hex digits of the SHA-256 of the text, which identify the plugin."""
         return digest(self.text.encode())
 
 
 def digest(text: bytes) -> str:
-    """What a plugin is known by."""
+    """Return the digest of a plugin's text."""
     return hashlib.sha256(text).hexdigest()[:16]
 
 
@@ -56,23 +56,23 @@ FORMER_MODULES = {
     "normexp.nn.norms": "normexp.model.norms",
     "normexp.nn.rmsnorm": "normexp.model.rms_norm",
 }
-"""Modules that plugins imported from in older versions. A stored plugin keeps its text: its hash is in run ids."""
+"""Former names of modules that plugins import. Stored plugins keep their text, since run ids contain its hash."""
 
 _loaded: dict[str, Plugin] = {}
 
 
 def loaded() -> tuple[Plugin, ...]:
-    """The plugins that this process has added, in order."""
+    """Return the plugins that this process has added, in order."""
     return tuple(_loaded.values())
 
 
 def options() -> str:
-    """How a command is given the same plugins: ` --plugin FILE` for each, for a shell."""
+    """Return the shell options that load the same plugins: ` --plugin FILE` for each."""
     return "".join(f" --plugin {shlex.quote(plugin.path)}" for plugin in loaded())
 
 
 def read(path: Path) -> Plugin:
-    """A plugin from its file. Raises UserError where there is no text to read."""
+    """Read a plugin from its file. Raises UserError if it is not readable text."""
     try:
         return Plugin(str(path), path.read_bytes().decode("utf-8"))
     except OSError as fault:
@@ -82,43 +82,43 @@ def read(path: Path) -> Plugin:
 
 
 def add(plugin: Plugin) -> None:
-    """Run the file and add its rows to the tables: all of them or none. A second time changes nothing.
+    """Run the file and add its rows to the tables: all of them or none. Adding it again changes nothing.
 
-    Raises UserError with file and line where it cannot be run, or a row cannot be used.
+    Raises UserError with file and line if the file cannot be run or a row is invalid.
     """
     if plugin.digest in _loaded:
         return
     module = types.ModuleType(f"normexp_plugin_{plugin.digest}")
-    sys.modules[module.__name__] = module  # dataclasses look their module up
+    sys.modules[module.__name__] = module  # dataclasses look up their module there
     try:
-        found = _found(plugin, module)
+        rows = _checked_rows(plugin, module)
     except UserError:
         sys.modules.pop(module.__name__, None)
         raise
-    for table, name, row in found:
+    for table, name, row in rows:
         table.add(name, row, plugin.digest)
     _loaded[plugin.digest] = plugin
 
 
-def _found(plugin: Plugin, module: types.ModuleType) -> list[tuple[Registry[Any], str, Any]]:
-    """Table, name and row of all that the file adds. Raises UserError where it cannot be used."""
+def _checked_rows(plugin: Plugin, module: types.ModuleType) -> list[tuple[Registry[Any], str, Any]]:
+    """Run the file and return table, name and row of all that it adds. Raises UserError if something is invalid."""
     _run(plugin, module)
-    found: list[tuple[Registry[Any], str, Any]] = [
+    rows: list[tuple[Registry[Any], str, Any]] = [
         (table, name, row)
         for table, kind, attribute in ((NORMS, Norm, "NORMS"), (SCHEMES, Scheme, "SCHEMES"))
         for name, row in _rows(plugin, module, attribute, kind)
     ]
-    if not found:
+    if not rows:
         raise UserError(f"{plugin.path}: adds nothing: write NORMS = {{...}} or SCHEMES = {{...}} at its top level")
-    complaints = [fault for table, name, row in found for fault in _faults(plugin, table, name, row)]
+    complaints = [fault for table, name, row in rows for fault in _faults(plugin, table, name, row)]
     if complaints:
         raise UserError(*(f"{plugin.path}: {complaint}" for complaint in complaints))
-    return found
+    return rows
 
 
 @contextmanager
 def using(plugin: Plugin) -> Iterator[None]:
-    """The plugin's rows are there while this is open: for tests and notebooks. Raises UserError, see `add`."""
+    """Add the plugin's rows while the context is open, for tests and notebooks. Raises UserError like `add`."""
     known = plugin.digest in _loaded
     add(plugin)
     try:
@@ -132,39 +132,37 @@ def using(plugin: Plugin) -> Iterator[None]:
 
 def _run(plugin: Plugin, module: types.ModuleType) -> None:
     module.__file__ = plugin.path
-    for former, today in FORMER_MODULES.items():
-        sys.modules.setdefault(former, importlib.import_module(today))
+    for former, current in FORMER_MODULES.items():
+        sys.modules.setdefault(former, importlib.import_module(current))
     try:
         exec(compile(plugin.text.removeprefix("\ufeff"), plugin.path, "exec"), module.__dict__)
     except SyntaxError as fault:
         line = f":{fault.lineno}" if fault.lineno else ""
         raise UserError(f"{fault.filename or plugin.path}{line}: {fault.msg}") from fault
     except (Exception, SystemExit) as fault:
-        raise UserError(_told(plugin, fault)) from fault
+        raise UserError(_located(plugin, fault)) from fault
 
 
-def _told(plugin: Plugin, fault: BaseException) -> str:
-    """`file:line: Type: message`, the line being the last one in the plugin itself."""
+def _located(plugin: Plugin, fault: BaseException) -> str:
+    """Return `file:line: Type: message` with the last line of the traceback that is in the plugin."""
     lines = [frame.lineno for frame in traceback.extract_tb(fault.__traceback__) if frame.filename == plugin.path]
     return f"{plugin.path}{f':{lines[-1]}' if lines else ''}: {type(fault).__name__}: {fault}"
 
 
 def blamed(fault: BaseException) -> str:
-    """`file:line: Type: message` where a fault came out of a loaded plugin; empty for any other."""
+    """Return `file:line: Type: message` if the exception passed through a loaded plugin, else an empty text."""
     frames = traceback.extract_tb(fault.__traceback__)
-    return next((_told(p, fault) for p in loaded() if any(frame.filename == p.path for frame in frames)), "")
+    return next((_located(p, fault) for p in loaded() if any(frame.filename == p.path for frame in frames)), "")
 
 
 def _rows(plugin: Plugin, module: types.ModuleType, attribute: str, kind: type) -> Iterator[tuple[str, Any]]:
     table = getattr(module, attribute, {})
     if not isinstance(table, Mapping):
-        raise UserError(f"{plugin.path}: {attribute} is not a dict of names and rows")
+        raise UserError(f"{plugin.path}: {attribute} is not a dict of names to rows")
     for name, row in table.items():
         if not isinstance(row, kind):
             wanted = f"normexp.schemes.{kind.__name__}"
-            raise UserError(
-                f"{plugin.path}: {attribute}[{name!r}] is of type {type(row).__name__}: write {wanted}(...)"
-            )
+            raise UserError(f"{plugin.path}: {attribute}[{name!r}] is a {type(row).__name__}: write {wanted}(...)")
         yield str(name), row
 
 
@@ -177,49 +175,49 @@ def _faults(plugin: Plugin, table: Registry[Any], name: str, row: Any) -> Iterat
         except ValueError as fault:
             yield f"{table.noun} {name!r}: {fault}"
         except (Exception, SystemExit) as fault:
-            yield f"{table.noun} {name!r}: {_told(plugin, fault)}"
+            yield f"{table.noun} {name!r}: {_located(plugin, fault)}"
 
 
 def _check_call(name: str, function: Any, *parameters: str) -> None:
-    """Raise ValueError where a function cannot be called with these parameters, in this order."""
+    """Raise ValueError if a function cannot be called with these positional parameters."""
     wanted = f"write lambda {', '.join(parameters)}: ..."
     if not callable(function):
-        raise ValueError(f"{name} is {function!r}, which cannot be called: {wanted}")
+        raise ValueError(f"{name} is {function!r}, which is not callable: {wanted}")
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # of what is written in C, Python may not know
+    except (TypeError, ValueError):  # some C functions have no signature
         return
     try:
         signature.bind(*parameters)
     except TypeError:
-        raise ValueError(f"{name} takes {signature}, and is called with ({', '.join(parameters)}): {wanted}") from None
+        raise ValueError(f"{name} takes {signature}, but is called with ({', '.join(parameters)}): {wanted}") from None
 
 
 def _try_norm(row: Norm) -> None:
     _check_keys(row.keys, KEYS)
     if row.make is None:
-        raise ValueError("its row has no make: write Norm(make=lambda width, run: ..., help=..., source=...)")
+        raise ValueError("the row has no make: write Norm(make=lambda width, run: ..., help=..., source=...)")
     _check_call("make", row.make, "width", "run")
     module = row.make(TRIED_WIDTH, Reading(RunConfig(), row.keys))
     if not hasattr(module, "named_parameters"):
-        raise ValueError(f"make gave a {type(module).__name__}, not a torch.nn.Module")
-    _check_call("its module's forward", module.forward, "x")
-    x = sys.modules["torch"].ones(2, 3, TRIED_WIDTH)  # loaded, since the module is of it
+        raise ValueError(f"make returned a {type(module).__name__}, not a torch.nn.Module")
+    _check_call("forward of its module", module.forward, "x")
+    x = sys.modules["torch"].ones(2, 3, TRIED_WIDTH)  # a torch module exists, so torch is loaded
     y = module(x)
     if getattr(y, "shape", None) != x.shape:
-        given = tuple(y.shape) if hasattr(y, "shape") else type(y).__name__
-        raise ValueError(f"its module gave {given} for an input {tuple(x.shape)}: write a norm that keeps the shape")
+        shape = tuple(y.shape) if hasattr(y, "shape") else type(y).__name__
+        raise ValueError(f"its module returned {shape} for an input {tuple(x.shape)}: a norm must keep the shape")
 
 
 def _try_scheme(row: Scheme) -> None:
     _check_keys(row.keys, INTERACTING)
     if not isinstance(row.gains, Mapping):
-        raise ValueError(f"gains is {row.gains!r}: write a dict of role and lambda depth: ...")
-    strange = [name for name, scale in row.scales("ffn").items() if not isinstance(scale, Scale)]
-    strange += [f"gains of {role!r}" for role in row.gains if role not in ROLES]
+        raise ValueError(f"gains is {row.gains!r}: write a dict of roles to lambda depth: ...")
+    invalid = [name for name, scale in row.scales("ffn").items() if not isinstance(scale, Scale)]
+    invalid += [f"gains of {role!r}" for role in row.gains if role not in ROLES]
     _check_call("doors", row.doors, "site")
-    if strange:
-        raise ValueError(f"{', '.join(strange)}: write scales as Scale(...), and gains of {', '.join(ROLES)}")
+    if invalid:
+        raise ValueError(f"{', '.join(invalid)}: write scales as Scale(...), and gains only of {', '.join(ROLES)}")
     for name, scale in row.scales("ffn").items():
         _check_call(f"the value of the scale {name}", scale.value, "site")
     for role, gain in row.gains.items():
@@ -229,14 +227,12 @@ def _try_scheme(row: Scheme) -> None:
             try:
                 doors, constants = row.doors(site), row.constants(site)
             except KeyError as fault:
-                raise ValueError(f"reads the key {fault}: name it in keys=frozenset({{{fault}}})") from fault
+                raise ValueError(f"reads the key {fault}: declare it in keys=frozenset({{{fault}}})") from fault
             if not isinstance(doors, frozenset | set):
-                raise ValueError(
-                    f"doors gave {doors!r} at {site}: write a set of doors, such as frozenset({{'before'}})"
-                )
+                raise ValueError(f"doors returned {doors!r} at {site}: write a set, such as frozenset({{'before'}})")
             unknown = sorted(set(doors) - set(DOORS))
             if unknown:
-                raise ValueError(f"opens {', '.join(map(str, unknown))}: doors are {', '.join(DOORS)}")
+                raise ValueError(f"unknown doors {', '.join(map(str, unknown))}: doors are {', '.join(DOORS)}")
             for constant, value in constants.items():
                 if not isinstance(value, int | float) or not math.isfinite(value):
                     raise ValueError(f"{constant} is {value!r} at {site}: write a finite number")
@@ -247,4 +243,4 @@ def _check_keys(keys: Iterable[str], known: Iterable[str]) -> None:
         raise ValueError(f"keys is the text {keys!r}: write frozenset({{{keys!r}}})")
     unknown = sorted(set(keys) - set(known))
     if unknown:
-        raise ValueError(f"keys: {', '.join(map(str, unknown))}: it may read {', '.join(known)}")
+        raise ValueError(f"unknown keys {', '.join(map(str, unknown))}: it may read {', '.join(known)}")

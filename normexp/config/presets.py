@@ -1,4 +1,4 @@
-"""The three settings in which the same question is asked: the keys in which they differ from the defaults."""
+"""The three settings in which each question is asked: the keys that differ from the defaults."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from normexp.schemes.network_config import Value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A row of the table: its `label` in configs and reports, and the learning rate at which a collapse is looked for.
+    """A setting: its `label` in configs and reports, its keys, and the learning rate at which collapse is tested.
 
-    `keys` hold at every position. `pre_final_norm` is a final norm that Pre-LN has whatever its other norms are, and
-    no other position has; "" where the final norm follows from the scheme and the norm.
+    `keys` apply at every position. `pre_final_norm` is a final norm that Pre-LN keeps whatever its other norms are;
+    other positions do not have it. With "", the final norm follows from the scheme and the norm.
     """
 
     label: str
@@ -24,25 +24,25 @@ class Setting:
 
     @property
     def word(self) -> str:
-        """Its name on the command line."""
+        """The name on the command line."""
         return self.label.lower().replace(" ", "-")
 
     def keys_at(self, position: Value) -> dict[str, Value]:
-        """The keys of a network in this setting."""
+        """Return the keys of a network in this setting at a position."""
         final = {"final_norm": self.pre_final_norm} if self.pre_final_norm and position == "pre" else {}
         return {**self.keys, **final}
 
 
 _TRANSFORMER = Setting(label="as a Transformer", keys={"mixer": "attention", "init": "xavier"}, collapse_lr=1e-2)
+# Tokens are mixed by their causal mean. With norm=none there is no norm at all, not even before the LM head.
 _DESCRIBED = Setting(label="as described", keys={"mixer": "mean", "init": "torch"}, collapse_lr=1e-3)
-"""It mixes tokens by their mean, and has no norm anywhere when there is none."""
+# The mixer is a matrix applied to each token. Pre-LN keeps its final LayerNorm even with norm=none.
 _WRITTEN = Setting(
     label="as written",
     keys={"mixer": "linear", "init": "torch", "order": 1},
     collapse_lr=1e-3,
     pre_final_norm="ln",
 )
-"""A skeleton whose mixer is a matrix on each token; the final LayerNorm of its Pre-LN stays without a norm."""
 
 SETTINGS: Mapping[str, Setting] = MappingProxyType({row.word: row for row in (_TRANSFORMER, _DESCRIBED, _WRITTEN)})
-"""By their words."""
+"""The settings by their name on the command line."""

@@ -1,7 +1,4 @@
-"""A config from Python to a Sweep: the path of a file, its text, or a dict that says the same.
-
-A config file to a Sweep: everything is checked, and every complaint comes at once.
-"""
+"""Read the config of a sweep from a file, a text or a dict, and report all errors at once."""
 
 from __future__ import annotations
 
@@ -24,19 +21,25 @@ from normexp.config.yaml_file import MAX_TEXT, Entry, Notes, Source, bounded, is
 from normexp.errors import UserError
 from normexp.schemes.network_config import Value
 
+SUFFIXES = (".yaml", ".yml")
 MAX_SCALE = 1000
 TOP = ("name", "title", *SECTIONS, "sweeps", "table", "published")
-"""Keys at the top of a config."""
+"""Top-level keys of a config."""
 LONGEST_NAME = 100
 RESERVED = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|com[\d¹²³]|lpt[\d¹²³])\s*(\..*)?", re.IGNORECASE)
-"""Names of devices on Windows."""
+"""Device names on Windows."""
 NOT_IN_NAMES = '<>:"|?*'
-"""Characters that no name of a file on Windows can have."""
+"""Characters that file names on Windows cannot contain."""
+ORIGIN = "config"
+"""Name in messages of a config that is not in a file."""
+
+Config = str | PathLike[str] | Mapping[str, Any]
+"""A config: the path of a YAML file, its text, or a dict with the same content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """What a config asks for: the union of its groups. `origin` is the file's name in complaints."""
+    """A config that has been read: the union of its groups. `origin` is the file name in messages."""
 
     name: str
     title: str
@@ -50,12 +53,12 @@ class Sweep:
 
 
 def load(path: Path, overrides: Sequence[str] = (), *, scale: float = 1.0) -> Sweep:
-    """Read a config file; `scale` multiplies steps, warmup and eval_every of every run. Raises UserError."""
+    """Read a config file. `scale` multiplies steps, warmup and eval_every of every run. Raises UserError."""
     return parse(text_of(path), origin=str(path), stem=path.stem, overrides=overrides, scale=scale)
 
 
 def parse(text: str, *, origin: str, stem: str = "sweep", overrides: Sequence[str] = (), scale: float = 1.0) -> Sweep:
-    """The sweep that a YAML text describes; `stem` names it when it has no name. Raises UserError."""
+    """Read a sweep from YAML text. `stem` is its name if the text has none. Raises UserError."""
     notes = Notes()
     if not 0 < scale <= MAX_SCALE:
         notes.fault(f"scale {scale:g}: must be a number above 0 and at most {MAX_SCALE}")
@@ -67,10 +70,10 @@ def parse(text: str, *, origin: str, stem: str = "sweep", overrides: Sequence[st
             groups = [apply(change, group, notes) for group in groups]
     except UserError as error:
         raise UserError(*bounded([*notes.complaints, *error.complaints])) from None
-    words = {change.key: change for change in changes if change.axis is None}
+    texts = {change.key: change for change in changes if change.axis is None}
     name, place = reader.name or stem, reader.name_place
-    if "name" in words:
-        name, place = words["name"].text, words["name"].origin
+    if "name" in texts:
+        name, place = texts["name"].text, texts["name"].origin
     wrong = bad_name(name)
     if wrong:
         notes.fault(f"{place}: name: {name[:LONGEST_NAME]!r} {wrong}")
@@ -83,7 +86,7 @@ def parse(text: str, *, origin: str, stem: str = "sweep", overrides: Sequence[st
         published = [replace(figure, where=scaled_values(figure.where, scale)) for figure in published]
     return Sweep(
         name=name,
-        title=words["title"].text if "title" in words else reader.title or name,
+        title=texts["title"].text if "title" in texts else reader.title or name,
         folder=folder(name, changes, scale),
         groups=tuple(groups),
         source=text,
@@ -95,12 +98,12 @@ def parse(text: str, *, origin: str, stem: str = "sweep", overrides: Sequence[st
 
 
 def text_of(path: Path) -> str:
-    """What a file of the user's holds. Raises UserError where it is no UTF-8 text."""
+    """Return the text of a config file. Raises UserError if it is not readable UTF-8."""
     try:
         with path.open("rb") as file:
-            data = file.read(4 * MAX_TEXT + 4)  # what has no end, such as a device, is not read to it
+            data = file.read(4 * MAX_TEXT + 4)  # bounded, since a device may have no end
         if len(data) > 4 * MAX_TEXT + 3:
-            raise UserError(f"{path}: longer than {MAX_TEXT} characters: this is no config")
+            raise UserError(f"{path}: longer than {MAX_TEXT} characters, so not a config")
         return data.decode("utf-8-sig")
     except FileNotFoundError:
         raise UserError(f"{path}: no such file{': the config comes first' if '=' in path.name else ''}") from None
@@ -108,28 +111,28 @@ def text_of(path: Path) -> str:
         raise UserError(f"{path}: is a folder: give a config file") from None
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
-        raise UserError(f"{path}:{line}: is not UTF-8 text: save the file as UTF-8") from None
+        raise UserError(f"{path}:{line}: not UTF-8 text: save the file as UTF-8") from None
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: cannot be read: {error}") from None
 
 
 def bad_name(name: str) -> str:
-    """What keeps a name from being a folder's name."""
+    """Return why a name cannot be used as a folder name, or an empty text."""
     if re.search(r"[/\\\x00-\x1f\x7f]", name):
-        return "must not hold a path separator or a control character: it names a folder"
+        return "must not contain a path separator or a control character, since it names a folder"
     if wrong := sorted(set(name) & set(NOT_IN_NAMES)):
-        return f"cannot name a folder on every system: leave out {' '.join(wrong)}"
+        return f"is not a valid folder name on every system: remove {' '.join(wrong)}"
     if name.startswith((".", "-")) or name != name.strip():
-        return "must not start with a dot, a dash or a space: it names a folder"
+        return "must not start with a dot, a dash or a space, since it names a folder"
     if name.endswith(".") or RESERVED.fullmatch(name):
-        return "cannot name a folder on every system: write another"
+        return "is not a valid folder name on every system: choose another"
     if len(name) > LONGEST_NAME or len(name.encode(errors="replace")) > 1.5 * LONGEST_NAME:
-        return f"is longer than {LONGEST_NAME} characters: it names a folder"
+        return f"is longer than {LONGEST_NAME} characters"
     return ""
 
 
 class _Reader:
-    """The top level of a config."""
+    """Reads the top level of a config."""
 
     def __init__(self, source: Source, text: str) -> None:
         self.source = source
@@ -144,7 +147,7 @@ class _Reader:
         before = source.notes.count
         entries = {entry.key: entry for entry in source.mapping(root, "")}
         if source.notes.count > before or not set(entries) <= {*TOP, *KEYS}:
-            source.notes.unread.update(KEYS)  # a section may be among what is not read
+            source.notes.unread.update(KEYS)  # an unread entry could be a section that sets any key
         self._check_keys(entries)
         if "name" in entries:
             self.name = source.text(entries["name"].node, "name")
@@ -170,7 +173,7 @@ class _Reader:
             return [read_group(self.source, entries, "", "", {})]
         for name in SECTIONS[1:]:
             if name in entries:
-                self.source.fault(entries[name].key_node, name, f"beside sweeps, {name} belongs inside its entries")
+                self.source.fault(entries[name].key_node, name, f"with sweeps, {name} belongs inside its entries")
         shared = {"base": entries["base"]} if "base" in entries else {}
         base = read_group(self.source, shared, "", "", {}).base
         nodes = self.source.sequence(entries["sweeps"].node, "sweeps")
@@ -197,15 +200,15 @@ class _Reader:
             if entry.key not in sides:
                 self.source.fault(entry.key_node, path, f"unknown key; {nearest(entry.key, sides)}")
                 continue
-            one = isinstance(entry.node, yaml.ScalarNode) and not is_null(entry.node)
-            nodes = [entry.node] if one else self.source.sequence(entry.node, path)
+            single = isinstance(entry.node, yaml.ScalarNode) and not is_null(entry.node)
+            nodes = [entry.node] if single else self.source.sequence(entry.node, path)
             words = [self.source.text(item, path) for item in nodes]
             for word in (word for word in words if word is not None and word not in KEYS):
-                self.source.fault(entry.node, path, f"{word[:40]!r} is no run key; {nearest(word, KEYS)}")
+                self.source.fault(entry.node, path, f"{word[:40]!r} is not a run key; {nearest(word, KEYS)}")
             sides[entry.key] = tuple(word for word in words if word is not None)
         names = [*sides["rows"], *sides["columns"]]
         for name in sorted({name for name in names if names.count(name) > 1}):
-            self.source.fault(node, "table", f"{name[:40]} stands twice: keep it in rows or in columns")
+            self.source.fault(node, "table", f"{name[:40]} is listed twice: keep it in rows or in columns")
         if not sides["rows"]:
             self.source.fault(node, "table", "has no rows: write table: {rows: [lr], columns: [position]}")
         return Pivot(rows=sides["rows"], columns=sides["columns"])
@@ -224,7 +227,7 @@ class _Reader:
             if not missing:
                 figures.append(self._figure(entries, where))
             elif isinstance(item, yaml.MappingNode) or is_null(item):
-                self.source.fault(item, where, f"lacks {', '.join(missing)}")
+                self.source.fault(item, where, f"is missing {', '.join(missing)}")
         return figures
 
     def _figure(self, entries: Mapping[str, Entry], where: str) -> Published:
@@ -232,7 +235,7 @@ class _Reader:
         label, labels = part.get("label"), {group.label for group in self.groups} - {""}
         if label is not None and label not in labels:
             known = nearest(str(label), sorted(labels)) if labels else "no entry under sweeps has a label"
-            self.source.fault(entries["where"].node, f"{where}.where.label", f"{label!r} is not there; {known}")
+            self.source.fault(entries["where"].node, f"{where}.where.label", f"unknown label {label!r}; {known}")
         return Published(
             where=part,
             text=self.source.text(entries["text"].node, f"{where}.text") or "",
@@ -240,14 +243,8 @@ class _Reader:
         )
 
 
-Config = str | PathLike[str] | Mapping[str, Any]
-"""The path of a YAML file, its text, or what the text would say as a dict."""
-ORIGIN = "config"
-"""What a config without a file is called in complaints."""
-
-
 def read(config: Config, overrides: Sequence[str] = (), *, scale: float = 1.0) -> Sweep:
-    """The sweep that a config describes; see `sweep_file.load`. Raises UserError."""
+    """Read the sweep that a config describes; see `load`. Raises UserError."""
     if isinstance(config, Mapping):
         return parse(_as_yaml(config), origin=ORIGIN, overrides=overrides, scale=scale)
     if isinstance(config, str) and is_text(config):
@@ -255,11 +252,8 @@ def read(config: Config, overrides: Sequence[str] = (), *, scale: float = 1.0) -
     return load(Path(config), overrides, scale=scale)
 
 
-SUFFIXES = (".yaml", ".yml")
-
-
 def is_text(config: str) -> bool:
-    """Whether it is YAML itself and not a path: it has several lines, or `key: value` and is not named like a file."""
+    """Return whether a text is YAML, not a path: it has several lines, or has `key: value` and does not name a file."""
     if "\n" in config:
         return True
     return re.search(r":\s", config) is not None and not config.endswith(SUFFIXES) and not _is_file(config)
@@ -268,7 +262,7 @@ def is_text(config: str) -> bool:
 def _is_file(config: str) -> bool:
     try:
         return Path(config).is_file()
-    except OSError:  # longer than a name can be
+    except OSError:  # the text is longer than a file name can be
         return False
 
 
@@ -278,11 +272,13 @@ def _as_yaml(config: Mapping[str, Any]) -> str:
     except ValueError as fault:
         raise UserError(f"{ORIGIN}: {fault}") from fault
     except yaml.YAMLError as fault:
-        raise UserError(f"{ORIGIN}: {fault.args[-1]!r} has no form in YAML: write numbers, words and lists") from fault
+        raise UserError(
+            f"{ORIGIN}: {fault.args[-1]!r} cannot be written as YAML: use numbers, texts and lists"
+        ) from fault
 
 
 def _plain(value: Any) -> Any:
-    """Arrays, ranges, tuples and numbers of NumPy's as YAML has them."""
+    """Return a value in types that YAML can represent: no NumPy types, ranges or tuples."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if hasattr(value, "tolist") and getattr(value, "shape", ()) != ():

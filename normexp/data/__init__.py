@@ -1,1 +1,1 @@
-"""Token sources with known next-token probabilities, the tasks made from them, and named random streams."""
+"""Token sources with known next-token probabilities, tasks built on them, and named random streams."""

@@ -1,4 +1,4 @@
-"""Seeded sources of tokens whose next-token probabilities are known: the words of the key `task`.
+"""Random sources of tokens with known next-token probabilities: the values of the key `task`.
 
 Axes: n sequences, t positions, v vocabulary, c contexts.
 """
@@ -26,30 +26,30 @@ Probabilities = NDArray[np.float64]
 
 
 class Source(Protocol):
-    """What a task needs to know of its source."""
+    """What a task needs from its source."""
 
     @property
     def first(self) -> int:
-        """The first position, from 0, whose next token has its whole context in view."""
+        """The first position, counted from 0, at which the whole context of the next token is visible."""
 
     def sample(self, random: np.random.Generator, n: int, t: int) -> Tokens:
-        """n sequences of t tokens."""
+        """Return n sequences of t tokens."""
 
     def predictions(self, tokens_nt: Tokens) -> Probabilities:
-        """Probability of each next token at each position from `first` on: (n, t - first, v)."""
+        """Return the probability of each next token at each position from `first` on: (n, t - first, v)."""
 
     def likelihood(self, tokens_nt: Tokens, next_nt: Tokens) -> Probabilities:
-        """Probability of these next tokens, one for each position from `first` on: (n, t - first)."""
+        """Return the probability of the given next token at each position from `first` on: (n, t - first)."""
 
     def pairs(self, tokens_nt: Tokens) -> Probabilities:
-        """Expected number of each (latest, next) pair over the positions from `first` on: (v, v)."""
+        """Return the expected count of each (current, next) pair over the positions from `first` on: (v, v)."""
 
 
 @dataclass(frozen=True)
 class TableSource(ABC):
-    """p(x_t) ~ exp(logits[the latest `order` tokens] * sharpness / sqrt(order)); the first `order` tokens are uniform.
+    """p(x_t) ~ exp(logits[last `order` tokens] * sharpness / sqrt(order)); the first `order` tokens are uniform.
 
-    The number of a context has its tokens as digits to the base v, the latest last.
+    The index of a context is its tokens as digits in base v, the last token as the last digit.
     """
 
     vocab: int
@@ -59,12 +59,12 @@ class TableSource(ABC):
 
     @classmethod
     def of(cls, config: RunConfig) -> Source:
-        """The source of a run."""
+        """Return the source of a run."""
         return cls(config.vocab, config.order, config.sharpness, config.task_seed)
 
     @abstractmethod
     def logits_cv(self) -> Probabilities:
-        """Logits of the next token after each context, before the common factor: order of them, each of variance 1."""
+        """Return the unscaled logits of the next token after each context: sums of `order` terms of variance 1."""
 
     @property
     def first(self) -> int:
@@ -72,7 +72,7 @@ class TableSource(ABC):
 
     @cached_property
     def next_cv(self) -> Probabilities:
-        """Probability of each next token after each context."""
+        """The probability of each next token after each context."""
         logits = self.logits_cv()
         logits *= self.sharpness / math.sqrt(self.order)
         weights = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -81,7 +81,7 @@ class TableSource(ABC):
 
     @cached_property
     def _steps(self) -> Probabilities:
-        """Cumulative probabilities of all contexts end to end, context c in [c, c + 1]: one search serves all."""
+        """The cumulative probabilities of context c, shifted to [c, c + 1], so that one sorted array serves all."""
         cumulative = np.cumsum(self.next_cv, axis=1)
         cumulative[:, -1] = 1.0
         return (np.arange(len(cumulative))[:, None] + cumulative).ravel()
@@ -90,14 +90,14 @@ class TableSource(ABC):
         uniform_tn = random.random((t, n))
         tokens_tn = np.empty((t, n), dtype=np.int64)
         tokens_tn[: self.order] = uniform_tn[: self.order] * self.vocab
-        for at in range(self.order, t):
-            context = self.contexts(tokens_tn[at - self.order : at].T)[:, 0]
-            found = np.searchsorted(self._steps, context + uniform_tn[at], side="right") - context * self.vocab
-            tokens_tn[at] = np.clip(found, 0, self.vocab - 1)
+        for position in range(self.order, t):
+            context = self.contexts(tokens_tn[position - self.order : position].T)[:, 0]
+            index = np.searchsorted(self._steps, context + uniform_tn[position], side="right")
+            tokens_tn[position] = np.clip(index - context * self.vocab, 0, self.vocab - 1)
         return np.ascontiguousarray(tokens_tn.T)
 
     def contexts(self, tokens_nt: Tokens) -> Tokens:
-        """Number of the context that ends at each position from order - 1 on: (n, t - order + 1)."""
+        """Return the index of the context that ends at each position from order - 1 on: (n, t - order + 1)."""
         last = tokens_nt.shape[1] - self.order + 1
         number = np.zeros((len(tokens_nt), last), dtype=np.int64)
         for lag in range(self.order):
@@ -117,7 +117,7 @@ class TableSource(ABC):
 
 
 class Markov(TableSource):
-    """Logits sum_j A_j[x_{t-j}] over the lags j = 1 … order, all A_j standard normal: what counts adds up."""
+    """Logits sum_j A_j[x_{t-j}] over the lags j = 1 … order, all A_j standard normal: each token adds its logits."""
 
     def logits_cv(self) -> Probabilities:
         logits = np.zeros((1, self.vocab))
@@ -128,10 +128,10 @@ class Markov(TableSource):
 
 
 class Lookups(TableSource):
-    """Logits sum_j A_j[z_j] over j = 1 … order, z_1 = x_{t-1} and z_j = T_j[z_{j-1}, x_{t-j}]: a chain of tables.
+    """Logits sum_j A_j[z_j] over j = 1 … order, z_1 = x_{t-1} and z_j = T_j[z_{j-1}, x_{t-j}]: chained table lookups.
 
-    The A_j are standard normal; each row of each T_j is a random permutation of the tokens, so that z_{j-1} alone tells
-    nothing about z_j. With order 1 it is a Markov source.
+    The A_j are standard normal. Each row of each T_j is a random permutation of the tokens, so z_{j-1} alone carries no
+    information about z_j. With order 1 it is a Markov source.
     """
 
     def logits_cv(self) -> Probabilities:
@@ -142,11 +142,11 @@ class Lookups(TableSource):
             readout_zv = random.standard_normal((self.vocab, self.vocab))
             if lag > 1:
                 table_zx = random.permuted(np.tile(np.arange(self.vocab), (self.vocab, 1)), axis=1)
-                z_c = table_zx[z_c].T.ravel()  # one more token, before all others: the first digit
+                z_c = table_zx[z_c].T.ravel()  # the new token is the earliest of the context: the first digit
                 logits = np.tile(logits, (self.vocab, 1))
             logits += readout_zv[z_c]
         return logits
 
 
 SOURCES: Mapping[str, Callable[[RunConfig], Source]] = MappingProxyType({"markov": Markov.of, "lookups": Lookups.of})
-"""Word of the key `task` to what makes its source."""
+"""The constructor of each source, by the value of the key `task`."""

@@ -1,6 +1,6 @@
-"""Next-token tasks whose best possible loss is known, and what they cost a perfect and a poor reader.
+"""Next-token tasks with a known best loss: batches, the validation set and reference losses.
 
-Axes: n sequences, t positions, v vocabulary. All losses are in nats, over targets whose whole context is in view.
+Axes: n sequences, t positions, v vocabulary. All losses are in nats, over targets whose whole context is visible.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from normexp.config.feasibility import BATCHES_A_BLOCK
+from normexp.config.feasibility import BATCHES_PER_BLOCK
 from normexp.config.run import RunConfig
 from normexp.data.sources import SOURCES, Probabilities, Tokens
 from normexp.data.streams import stream
@@ -21,31 +21,31 @@ from normexp.records.record import REFERENCES, Losses
 
 VALIDATION_SEQUENCES = 512
 REFERENCE_TOKENS = 2**18
-"""Tokens, apart from training and validation, on which the context-free and one-token predictions are estimated."""
+"""Tokens, separate from training and validation, used to estimate the unigram and bigram predictions."""
 MIN_GAP = 0.05
-"""Smallest guess - floor of a task from which anything can be read, in nats."""
+"""Minimum learnable gap (unigram loss minus entropy floor) of a task, in nats."""
 
 TaskName = tuple[str | int | float, ...]
-"""All that a task's source, noise, validation set and reference losses depend on."""
+"""Everything that a task's source, noise, validation set and reference losses depend on."""
 _known: dict[TaskName, Losses] = {}
 
 
 def remember(losses: Mapping[TaskName, Losses]) -> None:
-    """Spare tasks of these names the estimate of their reference losses in this process: it outlasts a short run."""
+    """Reuse known reference losses in this process: estimating them can take longer than a short run."""
     _known.clear()
     _known.update(losses)
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Sequences to read (n, t) and the token to predict at each position (n, t)."""
+    """Input sequences (n, t) and the token to predict at each position (n, t)."""
 
     inputs_nt: Tokens
     targets_nt: Tokens
 
 
 class Task:
-    """A source with its label noise, its validation set, its reference losses and its training batches."""
+    """A source with label noise, and its validation set, reference losses and training batches."""
 
     def __init__(self, config: RunConfig) -> None:
         self.config = config
@@ -55,7 +55,7 @@ class Task:
 
     @property
     def first(self) -> int:
-        """The first position whose target has its whole context in view; losses are means from here on."""
+        """The first position whose target's whole context is visible. Losses are means from this position on."""
         return self.source.first
 
     def _draw(self, random: np.random.Generator, n: int) -> Batch:
@@ -68,24 +68,24 @@ class Task:
 
     @cached_property
     def validation(self) -> Batch:
-        """The same sequences for every run of the task."""
+        """The validation set, the same for every run of the task."""
         return self._draw(stream(*self.name, "validation"), VALIDATION_SEQUENCES)
 
     def batches(self, seed: int, size: int) -> Iterator[Batch]:
-        """Training batches 1, 2, … without end: batch k depends on task, seed, size and k alone."""
+        """Yield training batches 1, 2, … without end. Batch k depends only on task, seed, size and k."""
         for block in itertools.count():
-            drawn = self._draw(stream(*self.name, "train", seed, size, block), BATCHES_A_BLOCK * size)
+            drawn = self._draw(stream(*self.name, "train", seed, size, block), BATCHES_PER_BLOCK * size)
             for start in range(0, len(drawn.inputs_nt), size):
                 rows = slice(start, start + size)
                 yield Batch(drawn.inputs_nt[rows], drawn.targets_nt[rows])
 
     def predictions(self, inputs_nt: Tokens) -> Probabilities:
-        """What a perfect reader predicts at each position from `first` on: (n, t - first, v), label noise included."""
+        """Return the best predictions at each position from `first` on, with label noise: (n, t - first, v)."""
         return self._noisy(self.source.predictions(inputs_nt))
 
     @cached_property
     def losses(self) -> Losses:
-        """Floor, guess and bigram, all on the targets of the validation set."""
+        """The entropy floor, unigram loss and bigram loss, all on the targets of the validation set."""
         return _known.get(self.name) or self._estimate()
 
     def _estimate(self) -> Losses:
@@ -105,18 +105,18 @@ class Task:
         )
 
     def check(self) -> Losses:
-        """The reference losses. Raises ValueError where one is infinite, or the task has nothing to learn."""
+        """Return the reference losses. Raises ValueError if one is infinite or the learnable gap is too small."""
         losses = self.losses
         if infinite := [name for name in REFERENCES if not math.isfinite(getattr(losses, name))]:
             raise ValueError(
-                f"the task cannot be judged: its {' and '.join(infinite)} loss is infinite, since tokens follow in the "
-                "validation set that were seen to follow nowhere else: "
-                f"lower sharpness ({self.config.sharpness:g}), or write a label_noise above 0"
+                f"the {' and '.join(infinite)} loss of the task is infinite, because the validation set has "
+                "transitions that the reference sample lacks: "
+                f"lower sharpness ({self.config.sharpness:g}), or set label_noise above 0"
             )
         if losses.guess - losses.floor < MIN_GAP:
             raise ValueError(
-                f"the task has nothing to learn: its best loss is {losses.floor:.3f}, a context-free guess has "
-                f"{losses.guess:.3f}, and they must differ by {MIN_GAP}: raise sharpness or lower label_noise"
+                f"the task has nothing to learn: its entropy floor is {losses.floor:.3f} and its unigram loss "
+                f"{losses.guess:.3f} nats, which differ by less than {MIN_GAP}: raise sharpness or lower label_noise"
             )
         return losses
 
@@ -126,5 +126,5 @@ class Task:
 
 
 def _cross_entropy(probabilities: Probabilities) -> float:
-    with np.errstate(divide="ignore"):  # infinite, which `check` refuses
+    with np.errstate(divide="ignore"):  # log(0) gives an infinite loss, which `Task.check` rejects
         return float(-np.log(probabilities).mean())

@@ -1,1 +1,1 @@
-"""The networks as torch modules: norms, branches, blocks, initial weights, 16-bit precision."""
+"""The networks as torch modules: norms, branches, blocks, initialization and 16-bit precision."""

@@ -1,4 +1,4 @@
-"""A block: two branches, each with the doors and scales that its scheme gives this layer."""
+"""A block: two branches, each with the norm sites and scales that its scheme gives this layer."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def _scale(scale: Scale, site: Site) -> nn.Module:
 
 
 class Branch(nn.Module):
-    """One branch at its site, by the formula in `schemes.schemes`; without `residual`, both skip terms are absent.
+    """One branch, by the formula in `schemes.schemes`. Without `residual`, both skip terms are absent.
 
-    `shared` holds the learned scalars that the layer's other branch has, too.
+    `shared` collects the learned scalars that both branches of the layer use.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Branch(nn.Module):
 
 
 class Block(nn.Module):
-    """The mixer's branch, then the FFN's: (b, t, d) to (b, t, d)."""
+    """The mixer branch, then the FFN branch: (b, t, d) to (b, t, d)."""
 
     def __init__(self, config: RunConfig, layer: int) -> None:
         super().__init__()

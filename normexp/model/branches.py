@@ -1,9 +1,7 @@
-"""The functions f inside a block's branches: three mixers and the FFN.
+"""The functions f inside the branches of a block: three token mixers and the FFN, and norms on queries and keys.
 
-Axes: b sequences, t tokens, d features, h heads, k features of a head. Every f maps (b, t, d) to (b, t, d), and has
-a door `within`, before its last matrix.
-
-The table of norms on queries and keys. Axes: b sequences, h heads, t tokens, k features of a head.
+Axes: b sequences, t tokens, d features, h heads, k features of a head. Every f maps (b, t, d) to (b, t, d) and has a
+norm site `within`, before its last matrix.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from normexp.model.overflow import inverse_root
 
 
 class FullWidth(nn.Module):
-    """A norm over the features of all heads together: (b, h, t, k) to the same."""
+    """A norm over the features of all heads together: (b, h, t, k) to (b, h, t, k)."""
 
     def __init__(self, norm: nn.Module) -> None:
         super().__init__()
@@ -36,7 +34,7 @@ class FullWidth(nn.Module):
 
 
 class UnitLength(nn.Module):
-    """x / sqrt(|x|^2 + k eps) over the last axis, times a learned scalar where `start` is given."""
+    """x / sqrt(|x|^2 + k eps) over the last axis, times a learned scalar that starts at `start`, if given."""
 
     def __init__(self, width: int, eps: float, start: float | None = None) -> None:
         super().__init__()
@@ -50,7 +48,7 @@ class UnitLength(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class QKNorm:
-    """A row: modules for queries and keys (b, h, t, k), and the scale of the logits, None for 1 / sqrt(k)."""
+    """Modules for queries and keys (b, h, t, k), and the scale of the logits, None for 1 / sqrt(k)."""
 
     make: Callable[[RunConfig], tuple[nn.Module, nn.Module]]
     scale: float | None = None
@@ -62,21 +60,21 @@ def _no_norm(run: RunConfig) -> tuple[nn.Module, nn.Module]:
 
 def _per_head(name: str) -> Callable[[RunConfig], tuple[nn.Module, nn.Module]]:
     def make(run: RunConfig) -> tuple[nn.Module, nn.Module]:
-        one, other = (make_norm(name, run.width // run.heads, run) for _ in range(2))
-        assert one is not None
-        assert other is not None
-        return one, other
+        q_norm, k_norm = (make_norm(name, run.width // run.heads, run) for _ in range(2))
+        assert q_norm is not None
+        assert k_norm is not None
+        return q_norm, k_norm
 
     return make
 
 
 def _full(run: RunConfig) -> tuple[nn.Module, nn.Module]:
-    one, other = (FullWidth(make_norm("rms", run.width, run) or nn.Identity()) for _ in range(2))
-    return one, other
+    q_norm, k_norm = (FullWidth(make_norm("rms", run.width, run) or nn.Identity()) for _ in range(2))
+    return q_norm, k_norm
 
 
 def _cosine(run: RunConfig) -> tuple[nn.Module, nn.Module]:
-    """Logits g cos(q, k), g from log2(T^2 - T) for sequences of T tokens. Henry et al. 2020, section 3."""
+    """Logits g cos(q, k), where g starts at log2(T^2 - T) for sequences of T tokens. Henry et al. 2020, section 3."""
     tokens, features = max(2, run.seq_len), run.width // run.heads
     queries = UnitLength(features, run.eps, math.log2(tokens * tokens - tokens))
     return in_precision(queries, run), in_precision(UnitLength(features, run.eps), run)
@@ -94,45 +92,45 @@ QK_NORMS: Mapping[str, QKNorm] = MappingProxyType(
 
 
 MakeNorm = Callable[[str, int], nn.Module]
-"""The norm (or nothing) that stands at a door of this branch, by the door's name and the number of features there."""
+"""Creates the norm (or identity) of a norm site of this branch, given the site's name and its number of features."""
 
 
 LONGEST = 64
-"""Tokens up to which attention is computed by its formula; its weights are kept, the square of the tokens."""
+"""Sequences of up to this many tokens use the formula of attention, which stores all attention weights."""
 
 
 def attend(q_bhtk: Tensor, k_bhtk: Tensor, v_bhtk: Tensor, scale: float | None) -> Tensor:
-    """softmax(scale q k^T) v, (b, h, t, k), each token seeing itself and those before it; scale None is 1 / sqrt(k).
+    """Return softmax(scale q k^T) v, (b, h, t, k), with a causal mask; scale None is 1 / sqrt(k).
 
-    Longer sequences and 16 bits go through torch's fused kernel, whose backward pass computes the softmax again: where
-    logits are so large that their rounding counts, its gradients overflow long before those of the formula. It also
-    gives 0 for some tokens whose logits are NaN or have overflowed, for which the formula gives NaN: so does this.
+    Longer sequences and 16-bit inputs use torch's fused kernel. Its backward pass recomputes the softmax: with logits
+    so large that their rounding matters, its gradients overflow long before those of the formula. The kernel also
+    returns 0 for some tokens with NaN or overflowed logits; as in the formula, they become NaN here.
     """
     tokens, features = q_bhtk.shape[-2:]
     factor = 1 / math.sqrt(features) if scale is None else scale
     if tokens > LONGEST or q_bhtk.dtype.itemsize < 4:
         y_bhtk = functional.scaled_dot_product_attention(q_bhtk, k_bhtk, v_bhtk, is_causal=True, scale=scale)
-        return y_bhtk if _no_logit_overflows(q_bhtk, k_bhtk, factor) else y_bhtk + _hidden(q_bhtk, k_bhtk, factor)
+        return y_bhtk if _logits_bounded(q_bhtk, k_bhtk, factor) else y_bhtk + _nan_where_hidden(q_bhtk, k_bhtk, factor)
     return _masked_logits(q_bhtk, k_bhtk, factor).softmax(-1) @ v_bhtk
 
 
 def _masked_logits(q_bhtk: Tensor, k_bhtk: Tensor, factor: float) -> Tensor:
-    """Logits (b, h, t, t), -inf for later tokens."""
+    """Return logits (b, h, t, t), -inf for later tokens."""
     tokens = q_bhtk.shape[-2]
     later_tt = torch.ones(tokens, tokens, dtype=torch.bool).triu(1)
     return (q_bhtk @ k_bhtk.transpose(-2, -1) * factor).masked_fill(later_tt, -math.inf)
 
 
-def _no_logit_overflows(q_bhtk: Tensor, k_bhtk: Tensor, factor: float) -> bool:
-    """Whether the lengths of all queries and of all keys together bound every logit."""
+def _logits_bounded(q_bhtk: Tensor, k_bhtk: Tensor, factor: float) -> bool:
+    """Return whether the magnitudes of all queries and all keys rule out that a logit overflows."""
     wide = torch.promote_types(q_bhtk.dtype, torch.float32)
     queries, keys = (float(torch.linalg.vector_norm(x.detach(), dtype=wide)) for x in (q_bhtk, k_bhtk))
     return queries * keys * max(1.0, abs(factor)) < torch.finfo(wide).max
 
 
 @torch.no_grad()
-def _hidden(q_bhtk: Tensor, k_bhtk: Tensor, factor: float) -> Tensor:
-    """0 for each token (b, h, t, 1), NaN where the largest logit is not finite."""
+def _nan_where_hidden(q_bhtk: Tensor, k_bhtk: Tensor, factor: float) -> Tensor:
+    """Return a summand per token (b, h, t, 1): NaN if its largest logit is not finite, else 0."""
     wide = torch.promote_types(q_bhtk.dtype, torch.float32)
     largest_bht1 = _masked_logits(q_bhtk.to(wide), k_bhtk.to(wide), factor).amax(-1, keepdim=True)
     return (0 * largest_bht1).to(q_bhtk.dtype)
@@ -141,7 +139,7 @@ def _hidden(q_bhtk: Tensor, k_bhtk: Tensor, factor: float) -> Tensor:
 class Attention(nn.Module):
     """Causal multi-head attention with one stacked matrix for queries, keys and values (Vaswani 2017, section 3.2).
 
-    It has doors `qkv` on each of queries, keys and values, over all heads together.
+    The norm sites `qkv` are on queries, keys and values, over all heads together.
     """
 
     def __init__(self, config: RunConfig, norm: MakeNorm) -> None:
@@ -155,7 +153,7 @@ class Attention(nn.Module):
         self.out = nn.Linear(config.width, config.width)
 
     def queries_keys_values(self, x_btd: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What attention is computed from: three of (b, h, t, k), normalized."""
+        """Return normalized queries, normalized keys, and values, each (b, h, t, k)."""
         b, t, _ = x_btd.shape
         parts_btd = (norm(part) for norm, part in zip(self.qkv_norms, self.qkv(x_btd).chunk(3, dim=-1), strict=True))
         q_bhtk, k_bhtk, v_bhtk = (part.view(b, t, self.heads, -1).transpose(1, 2) for part in parts_btd)
@@ -168,7 +166,7 @@ class Attention(nn.Module):
 
 
 class RunningMean(nn.Module):
-    """The mean of the tokens so far, then a matrix: uniform causal attention."""
+    """The mean of all tokens so far, then a matrix: uniform causal attention."""
 
     def __init__(self, config: RunConfig, norm: MakeNorm) -> None:
         super().__init__()
@@ -182,7 +180,7 @@ class RunningMean(nn.Module):
 
 
 class PerToken(nn.Module):
-    """A matrix on each token by itself: no token sees another."""
+    """A matrix applied to each token; tokens do not interact."""
 
     def __init__(self, config: RunConfig, norm: MakeNorm) -> None:
         super().__init__()
@@ -194,7 +192,7 @@ class PerToken(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """fc2(activation(fc1(x))) on each token."""
+    """fc2(activation(fc1(x))), applied to each token."""
 
     def __init__(self, config: RunConfig, norm: MakeNorm) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""The table of initial weights, and the drawing of every parameter from a stream of its own.
+"""Initialization: the table of initial weights; each parameter is drawn from a separate random stream.
 
-A matrix of a block has a role (q, k, v, out, fc1, fc2; the stacked one has three). Its weights are standard normal or
-uniform in [-1, 1], times a scale from this table, times `init_gain`, times the scheme's gain for the role. Networks
-with the same seed share the draws of whatever parameters they have in common.
+A matrix of a block has a role (q, k, v, out, fc1, fc2; the stacked matrix has three). Its weights are standard normal
+or uniform in [-1, 1], times a scale from this table, times `init_gain`, times the scheme's gain for the role. Networks
+with the same seed draw the same numbers for the parameters that they have in common.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ POSITION_STD = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Fan:
-    """Sizes that a scale may depend on: inputs, outputs of the whole (stacked) matrix and of one role, depth."""
+    """Sizes that a scale may depend on: inputs, outputs of the stacked matrix and of the role, depth."""
 
     inputs: int
     stacked_outputs: int
@@ -35,7 +35,7 @@ class Fan:
 
 @dataclass(frozen=True, slots=True)
 class Init:
-    """A row: the distribution of weights and its scale; whether biases are drawn as nn.Linear draws them, or 0."""
+    """A distribution of weights and its scale; biases are drawn as in nn.Linear if `biases`, else 0."""
 
     scale: Callable[[Fan], float]
     uniform: bool = False
@@ -69,10 +69,10 @@ def _init_linear(linear: nn.Linear, name: str, roles: tuple[str, ...], config: R
     init, scheme = INITS[config.init], SCHEMES[config.position]
     rows = linear.out_features // len(roles)
     _draw(linear.weight, f"{name}.weight", config.seed, uniform=init.uniform)
-    for at, role in enumerate(roles):
+    for index, role in enumerate(roles):
         fan = Fan(linear.in_features, linear.out_features, rows, role, config.depth)
         gain = config.init_gain * scheme.gain(role, config.depth)
-        linear.weight[at * rows : (at + 1) * rows].mul_(init.scale(fan) * gain)
+        linear.weight[index * rows : (index + 1) * rows].mul_(init.scale(fan) * gain)
     linear.bias.zero_()
     if init.biases:
         _draw(linear.bias, f"{name}.bias", config.seed, uniform=True)
@@ -81,7 +81,7 @@ def _init_linear(linear: nn.Linear, name: str, roles: tuple[str, ...], config: R
 
 @torch.no_grad()
 def initialize(network: nn.Module, config: RunConfig) -> None:
-    """Set embeddings, head and every matrix of the blocks; norms keep the gains and biases of their constructor."""
+    """Set embeddings, LM head and the matrices of all blocks. Norms keep their default gains and biases."""
     for name, module in network.named_modules():
         role = name.rpartition(".")[2]
         if name == "head" and isinstance(module, nn.Linear):

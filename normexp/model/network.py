@@ -1,4 +1,4 @@
-"""The network: embedding, blocks, final norm, head."""
+"""The network: embedding, blocks, final norm, LM head."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from normexp.model.norms import make_norm
 
 
 class Network(nn.Module):
-    """Logits (b, t, v) of the next token from tokens (b, t). Blocks are named from 1, as layers are."""
+    """Maps tokens (b, t) to logits (b, t, v) of the next token. Block names are layer numbers, counted from 1."""
 
     def __init__(self, config: RunConfig) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Network(nn.Module):
 
 
 def build(config: RunConfig) -> Network:
-    """The network at its initial weights, which depend on the config alone."""
+    """Return the network with its initial weights, which depend only on the config."""
     with torch.random.fork_rng(devices=[]):
         network = Network(config)
     initialize(network, config)
@@ -41,7 +41,7 @@ def build(config: RunConfig) -> Network:
 
 
 def layer_of(name: str, depth: int) -> int:
-    """The layer of a module or parameter by its name: 0 for the embeddings, depth + 1 for final norm and head."""
+    """Return the layer of a module or parameter name: 0 for embeddings, depth + 1 for final norm and LM head."""
     parts = name.split(".")
     if parts[0] == "blocks" and len(parts) > 1:
         return int(parts[1])

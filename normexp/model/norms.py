@@ -1,6 +1,6 @@
-"""The modules of the table of norms, each over the last axis. `none` is no module at all.
+"""The torch modules of the built-in norms, each over the last axis.
 
-A norm whose statistic overflows gives NaN, see `normexp.model.overflow`.
+A norm whose statistic overflows returns NaN, see `normexp.model.overflow`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from normexp.schemes.norms import NORMS, Reading
 
 
 class LayerNorm(nn.LayerNorm):
-    """torch's LayerNorm, but NaN where the variance overflows."""
+    """torch's LayerNorm, but with NaN where the variance overflows."""
 
     def forward(self, x: Tensor) -> Tensor:
         y, _, inverse = torch.native_layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
@@ -28,7 +28,7 @@ class LayerNorm(nn.LayerNorm):
 
 
 class RoundedLayerNorm(nn.LayerNorm):
-    """LayerNorm by its formula, each operation rounded to the type of its input."""
+    """LayerNorm by formula, with each operation rounded to the dtype of the input."""
 
     def forward(self, x: Tensor) -> Tensor:
         centred = x - x.mean(-1, keepdim=True)
@@ -37,7 +37,7 @@ class RoundedLayerNorm(nn.LayerNorm):
 
 
 class RoundedRMSNorm(nn.RMSNorm):
-    """RMSNorm by its formula, each operation rounded to the type of its input."""
+    """RMSNorm by formula, with each operation rounded to the dtype of the input."""
 
     eps: float
 
@@ -46,10 +46,10 @@ class RoundedRMSNorm(nn.RMSNorm):
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """Per feature over all other axes in training, by running statistics in evaluation.
+    """Normalizes each feature over all other axes in training, and by running statistics in evaluation.
 
-    A token's output in training depends on later tokens and on other sequences. A variance that overflows stays
-    infinite in the running statistics, which so tell of it in training and in evaluation.
+    In training, the output at a token depends on later tokens and other sequences. If a variance overflows, the running
+    statistics stay non-finite, so all later outputs are NaN, in training and in evaluation.
     """
 
     running_mean: Tensor
@@ -59,35 +59,35 @@ class BatchNorm(nn.BatchNorm1d):
         return self.checked(super().forward(x.reshape(-1, x.shape[-1])).view_as(x))
 
     def checked(self, y: Tensor) -> Tensor:
-        """The output, NaN once a running statistic is not finite."""
+        """Return the output, or NaN once a running statistic is not finite."""
         mean, var = self.running_mean, self.running_var
         finite = math.isfinite(float(torch.dot(mean, var))) or (all_finite(mean) and all_finite(var))
         return y if finite else y * math.nan
 
 
 class RoundedBatchNorm(BatchNorm):
-    """BatchNorm by its formula, each operation rounded to the type of its input; running statistics in float32."""
+    """BatchNorm by formula, with each operation rounded to the dtype of the input; running statistics in float32."""
 
     def forward(self, x: Tensor) -> Tensor:
         axes = tuple(range(x.dim() - 1))
         if self.training:
             mean, var = x.mean(axes), (x - x.mean(axes)).square().mean(axes)
-            self._remember(mean.detach(), var.detach(), x.numel() // x.shape[-1])
+            self._update_running(mean.detach(), var.detach(), x.numel() // x.shape[-1])
         else:
             mean, var = self.running_mean.to(x.dtype), self.running_var.to(x.dtype)
         return self.checked(self.weight * ((x - mean) / checked((var + self.eps).sqrt())) + self.bias)
 
     @torch.no_grad()
-    def _remember(self, mean: Tensor, var: Tensor, count: int) -> None:
+    def _update_running(self, mean: Tensor, var: Tensor, count: int) -> None:
         unbiased = var.float() * (count / max(1, count - 1))
-        for running, now in ((self.running_mean, mean.float()), (self.running_var, unbiased)):
-            running.lerp_(now, self.momentum)  # type: ignore[arg-type]
+        for running, batch in ((self.running_mean, mean.float()), (self.running_var, unbiased)):
+            running.lerp_(batch, self.momentum)  # type: ignore[arg-type]
 
 
 class DyT(nn.Module):
     """g tanh(a x) + b, with one scalar a. Zhu et al. 2025, arXiv 2503.10622.
 
-    It has no statistics; a x is what may overflow, and the tangent would hide it.
+    It has no statistics, but a x can overflow, which the tanh would hide.
     """
 
     def __init__(self, width: int, start: float) -> None:
@@ -102,9 +102,9 @@ class DyT(nn.Module):
 
 
 class ScaleNorm(nn.Module):
-    """g x / sqrt(|x|^2 + d eps), with one scalar g from sqrt(d). Nguyen and Salazar 2019, arXiv 1910.05895.
+    """g x / sqrt(|x|^2 + d eps), with one scalar g that starts at sqrt(d). Nguyen and Salazar 2019, arXiv 1910.05895.
 
-    With eps against the mean square, as in every other norm, it is RMSNorm with one gain for all features.
+    Since eps is added to the mean square, as in the other norms, it equals RMSNorm with one gain for all features.
     """
 
     def __init__(self, width: int, eps: float) -> None:
@@ -117,37 +117,37 @@ class ScaleNorm(nn.Module):
 
 
 def rounds(run: RunConfig) -> bool:
-    """Whether norms compute in 16 bits."""
+    """Return whether norms compute in 16 bits."""
     return run.dtype != "float32" and run.norm_dtype == "same"
 
 
 def in_precision(norm: nn.Module, run: RunConfig) -> nn.Module:
-    """A norm that computes as the run's `norm_dtype` says."""
+    """Return a norm that computes in the precision given by `norm_dtype`."""
     return norm if run.dtype == "float32" or rounds(run) else InFloat32(norm)
 
 
 def layer_norm(width: int, run: RunConfig) -> nn.Module:
-    """LayerNorm with gain and bias."""
+    """Return a LayerNorm with gain and bias."""
     return RoundedLayerNorm(width, eps=run.eps) if rounds(run) else LayerNorm(width, eps=run.eps)
 
 
 def rms_norm(width: int, run: RunConfig) -> nn.Module:
-    """RMSNorm with a gain, eps inside the root."""
+    """Return an RMSNorm with a gain, eps inside the root."""
     return RoundedRMSNorm(width, eps=run.eps) if rounds(run) else RMSNorm(width, run.eps)
 
 
 def batch_norm(width: int, run: RunConfig) -> nn.Module:
-    """BatchNorm with gain, bias and running statistics of momentum 0.1."""
+    """Return a BatchNorm with gain, bias and running statistics of momentum 0.1."""
     return RoundedBatchNorm(width, eps=run.eps) if rounds(run) else BatchNorm(width, eps=run.eps)
 
 
 def dyt(width: int, run: RunConfig) -> nn.Module:
-    """DyT from `dyt_alpha`."""
+    """Return a DyT that starts at `dyt_alpha`."""
     return DyT(width, run.dyt_alpha)
 
 
 def scale_norm(width: int, run: RunConfig) -> nn.Module:
-    """ScaleNorm from sqrt(width)."""
+    """Return a ScaleNorm that starts at sqrt(width)."""
     return ScaleNorm(width, run.eps)
 
 
@@ -157,7 +157,7 @@ MODULES: Mapping[str, Callable[[int, RunConfig], nn.Module]] = MappingProxyType(
 
 
 def make_norm(name: str, width: int, run: RunConfig) -> nn.Module | None:
-    """A fresh norm over `width` features, or None for `none`; in 16 bits it computes as `norm_dtype` says."""
+    """Return a new norm over `width` features, or None for `none`. 16-bit runs use the precision `norm_dtype`."""
     if name == "none":
         return None
     row = NORMS[name]

@@ -1,9 +1,9 @@
-"""Overflow inside a norm, made visible.
+"""Make overflow inside a norm visible.
 
-A statistic beyond the largest float is infinite, and x / inf is 0: a network whose stream has overflowed would go on
-with zeros, and look alive. So a norm whose statistic has overflowed gives NaN, which reaches the loss.
+A statistic above the largest float is infinite, and x / inf is 0. A network whose residual stream overflows would then
+continue with zeros and look finite. Therefore a norm whose statistic overflows returns NaN, which reaches the loss.
 
-Where nothing overflows, everything here returns its argument, to the last bit.
+If nothing overflows, the functions here return their argument unchanged, to the last bit.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ INVERSE_ROOTS: Mapping[str, int] = MappingProxyType(
         "aten::_fused_rms_norm": 1,
     }
 )
-"""Kernels of torch that compute a statistic and its inverse root at once, to the place of the latter among outputs."""
+"""torch kernels that compute a statistic and its inverse root at once, with the index of the latter in their output."""
 
 
 def checked(statistic: Tensor) -> Tensor:
-    """The statistic, NaN where it is infinite."""
+    """Return the statistic, with NaN where it is infinite."""
     return torch.add(statistic, statistic.detach(), alpha=0)
 
 
 def inverse_root(square: Tensor) -> Tensor:
-    """1 / sqrt(square), NaN where the square is infinite."""
+    """Return 1 / sqrt(square), with NaN where the square is infinite."""
     return torch.add(square.rsqrt(), square.detach(), alpha=0)
 
 
 def checked_by(y: Tensor, inverse: Tensor) -> Tensor:
-    """A norm's output y, NaN where the inverse root of its statistic is 0; it has as many axes as y, or sizes 1."""
+    """Return a norm's output y, with NaN where the inverse root of its statistic is 0. Both must broadcast."""
     inverse = inverse.detach()
     if not inverse.numel() or float(inverse.amin()) > 0:
         return y
@@ -50,7 +50,7 @@ def checked_by(y: Tensor, inverse: Tensor) -> Tensor:
 
 
 def all_finite(x: Tensor) -> bool:
-    """Whether every element is finite. The sum of squares says so at once, unless it overflows by itself."""
+    """Return whether every element is finite. A finite sum of squares proves it without a second pass."""
     return math.isfinite(_sum_of_squares(x)) or bool(x.detach().isfinite().all())
 
 
@@ -60,10 +60,10 @@ def _sum_of_squares(x: Tensor) -> float:
 
 
 def guarded(norm: nn.Module) -> nn.Module:
-    """The same module, which from now on gives NaN where a number overflows inside it: for norms of plugins.
+    """Register a hook on a plugin's norm that turns its output into NaN where a number overflows inside it.
 
-    Inputs of a usual size pass as they are. Where an element's fourth power would overflow, the module is called
-    a second time, and each operation watched: one that makes a non-finite number of finite ones has overflowed.
+    Inputs of normal size pass unchanged. If the fourth power of an element would overflow, the module is called a
+    second time and each operation is checked: if finite inputs give a non-finite output, it has overflowed.
     """
     norm.register_forward_hook(_guard)
     return norm
@@ -82,28 +82,28 @@ def _usual(x: Tensor) -> bool:
 
 
 def _overflows(norm: nn.Module, x: Tensor) -> bool:
-    """Whether a number overflows in a call of the module, which leaves it and the random state as they were."""
+    """Return whether a number overflows in a call of the module. Its state and the random state stay unchanged."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-        found = False
+        overflowed = False
 
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             result = function(*args, **(kwargs or {}))
-            self.found = self.found or _overflowed(function.name().partition(".")[0], (args, kwargs), result)
+            self.overflowed = self.overflowed or _overflowed(function.name().partition(".")[0], (args, kwargs), result)
             return result
 
-    with _as_before(norm):
+    with _preserved(norm):
         with Watch() as watch:  # type: ignore[no-untyped-call]
             norm.forward(x)
-        return watch.found or not all(map(all_finite, norm.buffers()))
+        return watch.overflowed or not all(map(all_finite, norm.buffers()))
 
 
-def _overflowed(kernel: str, given: Any, result: Any) -> bool:
+def _overflowed(kernel: str, arguments: Any, result: Any) -> bool:
     if kernel in INVERSE_ROOTS:
         inverse = list(_tensors(result))[INVERSE_ROOTS[kernel]]
         return inverse.numel() > 0 and not float(inverse.amin()) > 0
-    return not _finite(result) and _finite(given) and "empty" not in kernel  # whose memory holds anything
+    return not _finite(result) and _finite(arguments) and "empty" not in kernel  # `empty` returns uninitialized memory
 
 
 def _finite(values: Any) -> bool:
@@ -126,14 +126,14 @@ def _leaves(values: Any) -> Iterator[Any]:
 
 
 @contextmanager
-def _as_before(norm: nn.Module) -> Iterator[None]:
-    """While open, buffers are copies: those of the module may be kept for a backward pass, and must stay untouched."""
+def _preserved(norm: nn.Module) -> Iterator[None]:
+    """Replace all buffers by copies while open: a backward pass may need the originals, so they must not change."""
     buffers = [(module._buffers, dict(module._buffers)) for module in norm.modules()]
     try:
-        for mine, kept in buffers:
-            mine.update({name: buffer if buffer is None else buffer.clone() for name, buffer in kept.items()})
+        for current, originals in buffers:
+            current.update({name: buffer if buffer is None else buffer.clone() for name, buffer in originals.items()})
         with torch.random.fork_rng(devices=[]):
             yield
     finally:
-        for mine, kept in buffers:
-            mine.update(kept)
+        for current, originals in buffers:
+            current.update(originals)

@@ -1,8 +1,8 @@
-"""RMSNorm with a written-out backward pass: the same numbers as nn.RMSNorm, up to rounding, in less time on a CPU.
+"""RMSNorm with a hand-written backward pass: the same numbers as nn.RMSNorm, up to rounding, but faster on a CPU.
 
-torch has no CPU kernel for RMSNorm: it composes one, and differentiates it operation by operation. LayerNorm's
-backward kernel at mean 0 and RMSNorm's 1 / rms gives all of RMSNorm's gradient but one term: it subtracts
-mean(gain * grad) / rms, which is added back here.
+torch has no CPU kernel for RMSNorm: it composes one from operations and differentiates each of them. LayerNorm's
+backward kernel, called with mean 0 and RMSNorm's 1 / rms, computes RMSNorm's gradient except that it subtracts
+mean(gain * grad) / rms. That term is added back here.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from torch.nn import functional
 from normexp.model.overflow import all_finite, inverse_root
 
 FAST_DTYPES = (torch.float32, torch.float64)
-"""What the kernel is used for; others are composed by torch, with statistics in float32."""
+"""The dtypes that use the kernel. Others are composed by torch, with statistics in float32."""
 
 
 class RMSNorm(nn.RMSNorm):
     """gain * x / sqrt(mean(x^2) + eps) over the last axis, of `width` features; any leading shape.
 
-    NaN where the mean square overflows, for which torch's own gives 0.
-    Not differentiable in forward mode, nor under torch.func. Parameter and state are those of nn.RMSNorm.
+    The output is NaN where the mean square overflows, where torch's RMSNorm returns 0. Forward-mode differentiation and
+    torch.func are not supported. Parameter and state are those of nn.RMSNorm.
     """
 
     weight: nn.Parameter
@@ -34,12 +34,12 @@ class RMSNorm(nn.RMSNorm):
         super().__init__(width, eps=eps)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The input's shape and dtype. Raises RuntimeError where the last axis is not of `width` features."""
+        """Return a tensor of the input's shape and dtype. Raises RuntimeError if the last axis is not `width` long."""
         return rms_norm(x, self.weight, self.eps)
 
 
 def rms_norm(x: Tensor, weight_d: Tensor, eps: float) -> Tensor:
-    """RMSNorm by the fast way where there is one for this input, else by torch's."""
+    """Return RMSNorm by the fast kernel if it supports this input, else by torch."""
     fast = x.is_cpu and x.dtype in FAST_DTYPES and x.dtype == weight_d.dtype
     if fast and x.numel() and x.shape[-1] == weight_d.shape[0] and works(x.dtype):
         return _Fast.apply(x, weight_d, eps)  # type: ignore[no-any-return, no-untyped-call]
@@ -47,7 +47,7 @@ def rms_norm(x: Tensor, weight_d: Tensor, eps: float) -> Tensor:
 
 
 def plain(x: Tensor, weight_d: Tensor, eps: float) -> Tensor:
-    """torch's own, but NaN where the mean square overflows."""
+    """Return torch's RMSNorm, but with NaN where the mean square overflows."""
     y = functional.rms_norm(x, weight_d.shape, weight_d, eps)
     wide = x.detach().to(torch.promote_types(x.dtype, torch.float32))
     square = wide.square().mean(-1, keepdim=True)
@@ -56,7 +56,7 @@ def plain(x: Tensor, weight_d: Tensor, eps: float) -> Tensor:
 
 @functools.cache
 def works(dtype: torch.dtype) -> bool:
-    """Whether torch still has the kernel, and the fast way agrees with torch's own on a small example."""
+    """Return whether torch has the kernel, and it agrees with torch's RMSNorm on a small example."""
     eps, tolerance = 0.1, 1e3 * torch.finfo(dtype).eps
     with torch.inference_mode(False), torch.enable_grad():
         x = torch.linspace(-1, 2, 15, dtype=dtype).view(3, 5).requires_grad_()
@@ -64,10 +64,12 @@ def works(dtype: torch.dtype) -> bool:
         upstream = torch.linspace(1, -3, 15, dtype=dtype).view(3, 5).cos()
         try:
             y, expected = _Fast.apply(x, weight, eps), plain(x, weight, eps)  # type: ignore[no-untyped-call]
-            # Scalars: a gradient handed to torch makes it load sympy.
-            found = (y, *torch.autograd.grad((y * upstream).sum(), (x, weight)))
+            # Differentiate scalars: given a gradient, torch would import sympy.
+            actual = (y, *torch.autograd.grad((y * upstream).sum(), (x, weight)))
             wanted = (expected, *torch.autograd.grad((expected * upstream).sum(), (x, weight)))
-            return all(torch.allclose(a, b, rtol=tolerance, atol=tolerance) for a, b in zip(found, wanted, strict=True))
+            return all(
+                torch.allclose(a, b, rtol=tolerance, atol=tolerance) for a, b in zip(actual, wanted, strict=True)
+            )
         except (AttributeError, RuntimeError, TypeError, ValueError):
             return False
 
@@ -78,7 +80,7 @@ def _constant(value: float, dtype: torch.dtype) -> Tensor:
 
 
 class _Fast(torch.autograd.Function):
-    """x of any shape, (..., d), gain (d,), eps a number."""
+    """RMSNorm of x of shape (..., d) with gain (d,)."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight_d: Tensor, eps: float) -> Tensor:
@@ -92,7 +94,7 @@ class _Fast(torch.autograd.Function):
     def backward(ctx: Any, *upstream: Tensor) -> Any:
         x, weight_d, inverse_rms = ctx.saved_tensors
         if torch.is_grad_enabled():
-            # Someone differentiates the gradient in turn.
+            # The gradient is itself differentiated: use torch's differentiable operations.
             again, wanted = plain(x, weight_d, ctx.eps), ctx.needs_input_grad[:2]
             inputs = [tensor for tensor, needed in zip((x, weight_d), wanted, strict=True) if needed]
             grads = iter(torch.autograd.grad(again, inputs, upstream, create_graph=True))

@@ -1,1 +1,1 @@
-"""The record of a run, the rules that decide its outcome, and other measurements."""
+"""The record of a run, the rules for its outcome, and other measurements."""

@@ -1,4 +1,4 @@
-"""The three ways in which a training step is computed: equal up to rounding, but not in speed."""
+"""The three ways to compute a training step. Their results are equal up to rounding; their speed differs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from enum import StrEnum
 from normexp.errors import UserError
 
 VARIABLE = "NORMEXP_PATH"
-"""The environment variable that chooses a path, for tests and comparisons."""
+"""The environment variable that selects a path, for tests and comparisons."""
 
 
 class ExecutionPath(StrEnum):
-    """Autograd, the reference; a tape of ATen calls; compiled kernels, with ATen calls where a module has no kernel."""
+    """Autograd, the reference; a tape of ATen calls; or compiled kernels, with ATen calls for modules without one."""
 
     AUTOGRAD = "autograd"
     TAPE = "tape"
@@ -20,11 +20,11 @@ class ExecutionPath(StrEnum):
 
 
 def requested() -> ExecutionPath | None:
-    """The path that the environment asks for; None where it asks for none. Raises UserError for an unknown name."""
+    """Return the path set in the environment, or None if it is not set. Raises UserError for an unknown name."""
     name = os.environ.get(VARIABLE, "")
     if not name:
         return None
     try:
         return ExecutionPath(name)
     except ValueError:
-        raise UserError(f"{VARIABLE}={name}: unknown path; write {', '.join(ExecutionPath)} or unset it") from None
+        raise UserError(f"{VARIABLE}={name}: unknown path: set it to {', '.join(ExecutionPath)}, or unset it") from None

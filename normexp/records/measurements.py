@@ -1,7 +1,4 @@
-"""Measured times of norms, and of training steps with them: median, spread, and ratio to LayerNorm round by round.
-
-One network as it was measured, and the words for what can be measured.
-"""
+"""Measurements besides training runs: probes of networks, and times of norms and training steps."""
 
 from __future__ import annotations
 
@@ -22,25 +19,25 @@ QUANTITIES: Mapping[str, str] = MappingProxyType(
         "mean_square": "Mean square of {}",
         "token_cosine": "Mean cosine between tokens of {}",
         "grad_norm": "Gradient norm of {}",
-        "update": "RMS of one step's change of {}",
-        "relative_update": "Relative change of {} by one step",
-        "sgd_update": "RMS of the change of {} by SGD 1e-2 on matrices",
+        "update": "RMS of the one-step change of {}",
+        "relative_update": "Relative one-step change of {}",
+        "sgd_update": "RMS of the change of {} by an SGD step (lr 1e-2) on the matrices",
         "attention_entropy": "Attention entropy (nats)",
         "max_logit": "Largest attention logit",
-        "leak": "Change of earlier logits by later tokens",
+        "leak": "Change of earlier logits due to later tokens",
         "train_mode_loss": "Loss with batch statistics (nats)",
         "eval_mode_loss": "Loss with running statistics (nats)",
     }
 )
-"""Quantities of `normexp.training.inspection`, and what they are called; {} stands for the part."""
+"""Quantities of `normexp.training.inspection`, and their titles; {} stands for the part of the network."""
 
 BACKWARD = frozenset({"grad_norm"})
-"""Quantities that go from the last layer to the first: where one of them breaks first is the highest layer."""
+"""Quantities computed from the last layer to the first, so that the first one to break is in the highest layer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probed:
-    """A network and one seed: `network` is its name beside the others, `asked` its axes as they were asked for."""
+    """Measurements of one network with one seed. `network` is its name, `asked` its configured axis values."""
 
     network: str
     config: RunConfig
@@ -49,15 +46,15 @@ class Probed:
 
 
 FORWARD, BOTH, STEP = "forward", "forward with backward", "training step"
-"""What is timed."""
+"""The kinds of call that are timed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """A norm at a shape, or a training step with a norm: microseconds a call, over `rounds` measurements.
+    """The time in microseconds per call of a norm at a shape, or of a training step with a norm, over `rounds` rounds.
 
-    `ratio` is to the reference in the same round; its median and percentiles are those of the rounds' ratios. `share`
-    is the part of a step that it takes more than one without norms in the same round (nan for a norm alone).
+    `ratio` compares with the reference in the same round; its median and percentiles are over rounds. `share` is the
+    part of a step that exceeds a step without norms in the same round (NaN for a norm alone).
     """
 
     part: str
@@ -80,7 +77,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounds:
-    """What was measured at one place: seconds a call of each norm in every round, and each norm's parameters."""
+    """Raw times of one shape or step: seconds per call of each norm in every round, and each norm's parameter count."""
 
     part: str
     where: str
@@ -91,13 +88,13 @@ class Rounds:
 
 
 def timings(rounds: Rounds, reference: str, without: str | None = None) -> list[Timing]:
-    """A row for each norm, in order; shares where `without` names what has no norm."""
-    seconds = {norm: np.asarray(found) for norm, found in rounds.seconds.items()}
+    """Return a row for each norm, in order. Shares are computed if `without` names the entry without a norm."""
+    seconds = {norm: np.asarray(values) for norm, values in rounds.seconds.items()}
     rows = []
-    for norm, found in seconds.items():
-        us = _spread(found * 1e6)
-        ratio = _spread(found / seconds[reference])
-        share = _spread(1 - seconds[without] / found) if without is not None else (math.nan,) * 3
+    for norm, values in seconds.items():
+        us = _spread(values * 1e6)
+        ratio = _spread(values / seconds[reference])
+        share = _spread(1 - seconds[without] / values) if without is not None else (math.nan,) * 3
         rows.append(
             Timing(
                 part=rounds.part,
@@ -105,7 +102,7 @@ def timings(rounds: Rounds, reference: str, without: str | None = None) -> list[
                 threads=rounds.threads,
                 norm=norm,
                 parameters=rounds.parameters[norm],
-                rounds=len(found),
+                rounds=len(values),
                 **dict(zip(("p10_us", "median_us", "p90_us"), us, strict=True)),
                 **dict(zip(("ratio_p10", "ratio", "ratio_p90"), ratio, strict=True)),
                 **dict(zip(("share_p10", "share", "share_p90"), share, strict=True)),
@@ -116,6 +113,6 @@ def timings(rounds: Rounds, reference: str, without: str | None = None) -> list[
 
 
 def _spread(values: np.ndarray) -> tuple[float, float, float]:
-    """10th percentile, median, 90th percentile."""
+    """Return the 10th percentile, the median and the 90th percentile."""
     low, middle, high = np.percentile(values, [10, 50, 90])
     return float(low), float(middle), float(high)

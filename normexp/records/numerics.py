@@ -1,4 +1,4 @@
-"""When the program began to give other numbers for the same config: what makes a stored run outdated."""
+"""Changes of the program that altered the numbers of runs. A stored run made before such a change is outdated."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def _has_rms(run: RunConfig) -> bool:
 CHANGES: Mapping[int, Callable[[RunConfig], bool]] = MappingProxyType(
     {
         1: lambda run: True,
-        2: _has_rms,  # RMSNorm by a kernel of its own: other last digits
-        3: lambda run: run.dtype == "float32",  # gradients by a program: other last digits
-        4: lambda run: run.dtype == "float32" and attends(run),  # attention by its formula: other deaths, too
+        2: _has_rms,  # RMSNorm got a kernel, which changed the last digits
+        3: lambda run: run.dtype == "float32",  # gradients come from a program, which changed the last digits
+        4: lambda run: run.dtype == "float32" and attends(run),  # attention by its formula becomes non-finite elsewhere
     }
 )
-"""Number of a change, to whether it changed the numbers of a run. A change adds a row, with the next number."""
+"""The changes by number, each with the runs that it affected. A new change gets the next number."""
 
 
 def numerics(run: RunConfig) -> int:
-    """The number of the latest change that concerns a run."""
+    """Return the number of the latest change that affected a run."""
     return max(number for number, concerns in CHANGES.items() if concerns(run))

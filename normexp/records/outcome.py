@@ -1,4 +1,4 @@
-"""The outcome rules: from what a training measured to a verdict. The only place where they stand."""
+"""The outcome rules, from the measurements of a training run to a verdict. They are defined only here."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from normexp.records.record import Outcome, Result, Verdict
 
 BLOWN_UP = 1.05
-"""A loss above this multiple of ln(vocab), the loss of a uniform prediction, is worse than knowing nothing."""
+"""A loss above this multiple of ln(vocab), the loss of a uniform prediction, is worse than a uniform prediction."""
 LEARNED_FRACTION = 0.03
-"""Below this learned fraction a run is a plateau."""
+"""A run with a smaller learned fraction is a plateau."""
 MUCH = 0.5
-"""Learned fraction below which a run that learned is said to have learned less than half of what there is."""
+"""Learned runs with a smaller learned fraction are reported as closing less than half of the learnable gap."""
 TREND = 0.02
-"""Relative change of the validation loss over the last quarter that counts as falling or rising."""
+"""Relative change of the validation loss over the last quarter of training that counts as falling or rising."""
 
 RULES = {
-    Outcome.NONFINITE: "the loss, a gradient, a parameter, the optimizer's state or the validation loss was NaN or Inf",
+    Outcome.NONFINITE: "the loss, a gradient, a parameter, the optimizer state or the validation loss was NaN or Inf",
     Outcome.DIVERGED: f"final validation loss above max({BLOWN_UP} ln vocab, initial validation loss)",
     Outcome.UNSETTLED: f"otherwise, final validation loss above {BLOWN_UP} ln vocab",
     Outcome.PLATEAU: f"otherwise, learned fraction below {LEARNED_FRACTION}",
@@ -46,7 +46,7 @@ def judge(result: Result, evaluations: Sequence[tuple[int, float]], *, vocab: in
 
 
 def trend(evaluations: Sequence[tuple[int, float]], steps: int) -> str | None:
-    """The last evaluation against the latest one within the first three quarters of the steps, after the start."""
+    """Compare the last evaluation with the last one in the first three quarters of training; None if there is none."""
     earlier = [loss for step, loss in evaluations if 0 < step <= 0.75 * steps]
     if not earlier:
         return None

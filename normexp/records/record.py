@@ -1,4 +1,4 @@
-"""RunRecord: what is known of one run once its process has ended."""
+"""RunRecord: everything known about a run whose process has ended."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from normexp.records.execution_path import ExecutionPath
 from normexp.records.numerics import numerics
 
 STEP, PLAIN = "step", "plain"
-"""The entry of an environment that names the path of every step; `plain` is autograd. Older runs without the entry
-were made by the tape."""
+"""The environment entry that names the execution path, and its word for autograd. Older runs lack the entry; they used
+the tape."""
 COMPARED = (
     "normexp", "torch", "numpy", "cpu_capability", "torch_threads", STEP, "compiler", "compiler_flags", "processor",
 )  # fmt: skip
-"""What of a run's environment must agree for losses to be comparable bit by bit."""
-TODAY = -1
-"""As the numerics of a record: those of this program."""
+"""Environment entries that must agree for losses to be comparable bit by bit."""
+CURRENT = -1
+"""Placeholder for the numerics of this version of the program."""
 
 
 def step_word(path: ExecutionPath) -> str:
-    """A path as an environment has it."""
+    """Return the word for a path in an environment."""
     return PLAIN if path is ExecutionPath.AUTOGRAD else str(path)
 
 
 def path_of(environment: Mapping[str, str | int]) -> ExecutionPath:
-    """The path that an environment tells."""
+    """Return the execution path named in an environment."""
     word = environment.get(STEP)
     return next((path for path in ExecutionPath if step_word(path) == word), ExecutionPath.TAPE)
 
 
 class Status(StrEnum):
-    """What happened to the process. A run without a record is pending."""
+    """How the process of a run ended. A run without a record is pending."""
 
     DONE = "done"
     FAILED = "failed"
@@ -43,11 +43,11 @@ class Status(StrEnum):
 
 
 FAILED = (Status.FAILED, Status.KILLED, Status.TIMEOUT)
-"""Of runs that came to no result, and are not made again unless asked for."""
+"""Statuses without a result. Such runs are not repeated unless the user asks for it."""
 
 
 class Outcome(StrEnum):
-    """What the training of a done run came to: each a result, none a failure."""
+    """How the training of a done run ended. Every outcome is a result, not a failure."""
 
     LEARNED = "learned"
     PLATEAU = "plateau"
@@ -57,16 +57,16 @@ class Outcome(StrEnum):
 
 
 SURVIVED = (Outcome.LEARNED, Outcome.PLATEAU)
-"""Outcomes whose final loss is averaged."""
+"""Outcomes whose final losses are averaged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Death:
-    """The first non-finite step: 1-based; `kind` nan or inf.
+    """The first step with a non-finite value, counted from 1; `kind` is nan or inf.
 
-    `where` is activation, loss, grad, param, optimizer (a second moment of Adam) or validation.
-    `tensor` names the first bad tensor (forward order; backward order for gradients), `layer` its block
-    counted from 1 (0: the embedding, depth + 1: final norm and head).
+    `where` is activation, loss, grad, param, optimizer (a second moment of Adam) or validation. `tensor` names the
+    first non-finite tensor, in forward order, or backward order for gradients. `layer` is its block, counted from 1
+    (0: the embedding, depth + 1: final norm and LM head).
     """
 
     step: int
@@ -77,15 +77,15 @@ class Death:
 
     @property
     def fault(self) -> str:
-        """`nan in loss`."""
+        """The fault in words, such as `nan in loss`."""
         return f"{self.kind} in {self.where}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveRow:
-    """One update: the rate it used, the loss and gradient norm before it; `val_loss` after it, where evaluated.
+    """One update: its learning rate, the training loss and gradient norm before it, the validation loss after it.
 
-    Row 0 holds the validation loss before training. None is "not measured"; NaN and Inf are results.
+    Row 0 holds the validation loss before training. None means not measured; NaN and Inf are results.
     """
 
     step: int
@@ -97,10 +97,10 @@ class CurveRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalRow:
-    """A measurement inside the network: `layer` as in Death.
+    """A measurement inside the network; `layer` is counted as in Death.
 
-    Parts and their quantities: stream rms; mixer and ffn rms and grad_norm; a mixer that attends attention_entropy
-    (nats) and max_logit; logits, where a norm looks at other tokens, leak, train_mode_loss and eval_mode_loss.
+    Parts and their quantities: stream rms; mixer and ffn rms and grad_norm; for attention, attention_entropy (nats) and
+    max_logit; for logits, with a norm that sees other tokens, leak, train_mode_loss and eval_mode_loss.
     `normexp.training.inspection` has more.
     """
 
@@ -112,46 +112,46 @@ class SignalRow:
 
 
 def sizes_by_step(rows: Iterable[SignalRow], part: str, quantity: str) -> dict[int, dict[int, float]]:
-    """Step to layer to value, of one quantity of one part."""
-    found: dict[int, dict[int, float]] = {}
+    """Return one quantity of one part as a mapping from step to layer to value."""
+    values: dict[int, dict[int, float]] = {}
     for row in rows:
         if (row.part, row.quantity) == (part, quantity):
-            found.setdefault(row.step, {})[row.layer] = row.value
-    return found
+            values.setdefault(row.step, {})[row.layer] = row.value
+    return values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Losses:
-    """The reference losses of a task, all over the same validation targets, in nats."""
+    """The reference losses of a task in nats, over the validation targets: entropy floor, unigram and bigram loss."""
 
     floor: float
     guess: float
     bigram: float
 
     def learned_fraction(self, loss: float) -> float:
-        """(guess - loss) / (guess - floor): 0 nothing, 1 all there is. Never clipped; -inf for a non-finite loss.
+        """Return (guess - loss) / (guess - floor), the share of the learnable gap that a loss closes.
 
-        The only definition: who draws it may clip what is drawn.
+        It is not clipped, so it may be negative; it is -inf for a non-finite loss.
         """
         if not math.isfinite(loss):
             return -math.inf
         return (self.guess - loss) / (self.guess - self.floor)
 
     def agrees(self, other: Losses) -> bool:
-        """Whether both are those of one task, up to rounding."""
+        """Return whether both belong to the same task, up to rounding."""
         return all(math.isclose(getattr(self, name), getattr(other, name), rel_tol=1e-6) for name in REFERENCES)
 
 
 REFERENCES = tuple(field.name for field in fields(Losses))
-"""Names of the reference losses, in tables too."""
+"""Names of the reference losses, also used in tables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What a training came to, in plain numbers; losses in nats over the validation targets.
+    """The result of a training run; losses in nats over the validation targets.
 
-    `final_val_loss` is that of the last step, None where a run died before it; `best_val_loss` is the lowest finite
-    one, None if there is none. `peak_lr` is the highest rate that an update used.
+    `final_val_loss` is that of the last step, or None if the run became non-finite before it. `best_val_loss` is the
+    lowest finite one, or None. `peak_lr` is the highest learning rate that an update used.
     """
 
     steps_done: int
@@ -165,14 +165,14 @@ class Result:
 
     @property
     def learned_fraction(self) -> float:
-        """That of the final validation loss; -inf for a run that died, whose loss counts as infinite."""
+        """The learned fraction of the final validation loss; -inf for a run that became non-finite."""
         final = math.inf if self.death is not None or self.final_val_loss is None else self.final_val_loss
         return self.losses.learned_fraction(final)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traces:
-    """What a training left step by step: the long part of a record, kept in files of its own."""
+    """What a training run recorded step by step: the large part of a record, stored in separate files."""
 
     curve: Sequence[CurveRow]
     layers: Sequence[SignalRow] = ()
@@ -180,13 +180,13 @@ class Traces:
 
     @property
     def evaluations(self) -> list[tuple[int, float]]:
-        """(step, validation loss) of each evaluation."""
+        """The (step, validation loss) pairs of all evaluations."""
         return [(row.step, row.val_loss) for row in self.curve if row.val_loss is not None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The outcome, the rule that decided it with its numbers, and the trend (falling, flat, rising; None: unknown)."""
+    """The outcome, the rule that decided it, and the trend of the loss (falling, flat, rising; None if unknown)."""
 
     outcome: Outcome
     rule: str
@@ -196,11 +196,11 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """Config and status; result and verdict of a done run; the error text of any other.
+    """The config and status of a run, with result and verdict if it is done, else with the error text.
 
-    `traces` and `log` are None where the record was read without them; `weights`, the bytes of a safetensors file, are
-    there only on their way from a worker to the store. `seconds` by part (data, steps, eval, replay,
-    total) and `environment` (versions, threads, processor) say how the numbers were made, not what they are.
+    `traces` and `log` are None if the record was read without them. `weights`, the bytes of a safetensors file, are
+    only present on the way from a worker to the store. `seconds` (by part: data, steps, eval, replay, total) and
+    `environment` (versions, threads, processor) describe how the numbers were computed.
     """
 
     config: RunConfig
@@ -213,49 +213,49 @@ class RunRecord:
     weights: bytes | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     environment: Mapping[str, str | int] = field(default_factory=dict)
-    numerics: int = TODAY
+    numerics: int = CURRENT
     reused_from: str | None = None
 
     def __post_init__(self) -> None:
-        if self.numerics == TODAY:
+        if self.numerics == CURRENT:
             object.__setattr__(self, "numerics", numerics(self.config))
 
     @property
     def run_id(self) -> str:
-        """The id of the config."""
+        """The run id of the config."""
         return self.config.run_id
 
     @property
     def result_word(self) -> str:
-        """The outcome of a done run, the status of any other."""
+        """The outcome of a done run, or the status of any other."""
         return str(self.status if self.verdict is None else self.verdict.outcome)
 
     @property
     def usable(self) -> bool:
-        """Whether it came to a result, by a program with the numerics of today."""
+        """Whether the run has a result, computed with the current numerics."""
         return self.status is Status.DONE and not self.outdated
 
     @property
     def by_autograd(self) -> bool:
-        """Whether autograd made every step."""
+        """Whether autograd computed every step."""
         return self.environment.get(STEP) == PLAIN
 
     @property
     def path(self) -> ExecutionPath:
-        """The path that made every step."""
+        """The path that computed every step."""
         return path_of(self.environment)
 
     @property
     def repeated_by(self) -> ExecutionPath | None:
-        """The path that makes the run again: the same one, or None for the fastest, which compiled kernels are."""
+        """The path to request to repeat the run, or None for the default, which prefers compiled kernels."""
         return None if self.path is ExecutionPath.COMPILED else self.path
 
     @property
     def made_with(self) -> Mapping[str, str | int]:
-        """The environment, in which the path is always told."""
+        """The environment, with the execution path always included."""
         return {**self.environment, STEP: step_word(self.path)} if self.environment else {}
 
     @property
     def outdated(self) -> bool:
-        """Made by a program whose numbers differ from today's."""
+        """Whether a later change of the program altered the numbers of this run."""
         return self.numerics < numerics(self.config)

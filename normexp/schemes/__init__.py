@@ -1,6 +1,6 @@
-"""Torch-free tables: where norms stand in a block, which norms there are, and how known models are built.
+"""Torch-free tables: norm placements, norms, and the normalization of known models.
 
-A plugin imports what its rows are made of from here.
+Plugins import the building blocks of their rows from here.
 """
 
 from normexp.schemes.norms import NORMS, Norm, Reading

@@ -1,4 +1,4 @@
-"""How mainstream models normalize, how far each cell was verified, and the keys that make the same block here."""
+"""The table of known models: how each normalizes, how well that was verified, and the config keys for its block."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ CELLS = ("year", "norm", "position", "qk_norm", "final_norm", "eps")
 DEFAULT_EPS = "1e-5"
 FIELDS = {"model", *CELLS, "checked", "but", "transformers", "sources", "keys", "no_keys", "remark"}
 TRANSFORMERS = "transformers 5.24.0"
-"""The release whose files a row's `transformers` names."""
+"""The release that contains the files named under a row's `transformers`."""
 
 
 class Checked(StrEnum):
-    """How far a cell was verified."""
+    """How well a cell was verified."""
 
     CODE = "code"
     PAPER = "paper"
@@ -31,7 +31,7 @@ class Checked(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What a model does, in a few words (empty: not known), and how far that was verified."""
+    """A property of a model in a few words (empty if unknown), and how well it was verified."""
 
     text: str
     checked: Checked
@@ -39,7 +39,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A row. `keys` make its block in normexp; they are empty where none do, and `no_keys` then tells why."""
+    """A row. `keys` build its block in normexp; they are empty if none do, and `no_keys` gives the reason."""
 
     model: str
     cells: Mapping[str, Cell]
@@ -51,24 +51,24 @@ class Model:
 
     @property
     def command_line(self) -> str:
-        """The keys of the block as `normexp sweep` takes them, but for eps; empty where there are none."""
+        """The keys of the block, except eps, as arguments of `normexp sweep`; empty if there are none."""
         return " ".join(f"{key}={value}" for key, value in self.keys.items())
 
     @property
     def complete_command_line(self) -> str:
-        """The same with eps, where it is not the default."""
+        """The same with eps, unless it has the default."""
         eps = self.cells["eps"].text
         more = f" eps={eps}" if self.keys and eps not in ("", DEFAULT_EPS) else ""
         return self.command_line + more
 
     def words(self, cell: str) -> set[str]:
-        """What a filter on a cell compares with: its text and normexp's word for it."""
+        """Return the texts that a filter on a cell matches: that of the cell and the value of the config key."""
         return {self.cells[cell].text.casefold(), self.keys.get(cell, "")}
 
 
 def load(text: str | None = None) -> tuple[Model, ...]:
-    """The table that comes with the package, or another one of its form. Raises ValueError."""
-    # BaseLoader leaves every scalar a text: `no` and 1e-5 are words of the table.
+    """Read the table of the package, or another table in the same form. Raises ValueError."""
+    # BaseLoader keeps every scalar as text, such as `no` and 1e-5.
     rows = yaml.load(FILE.read_text("utf-8") if text is None else text, yaml.BaseLoader)
     return tuple(_model(row) for row in rows)
 
@@ -79,7 +79,7 @@ def _model(row: Mapping[str, Any]) -> Model:
     missing = {"model", "checked", *CELLS} - set(row)
     if missing or set(row) - FIELDS or set(but) - set(CELLS):
         wrong = sorted((set(row) - FIELDS) | (set(but) - set(CELLS)))
-        raise ValueError(f"{name}: missing {sorted(missing)}, not known {wrong}")
+        raise ValueError(f"{name}: missing {sorted(missing)}, unknown {wrong}")
     if ("keys" in row) == ("no_keys" in row):
         raise ValueError(f"{name}: give either keys or no_keys")
     if "transformers" not in row and not row.get("sources"):
@@ -96,46 +96,46 @@ def _model(row: Mapping[str, Any]) -> Model:
 
 
 def select(models: Iterable[Model], names: Sequence[str] = (), *, norm: str = "", position: str = "") -> list[Model]:
-    """The models with any of the names and with the norm and the position; a part of the word will do, in any case.
+    """Return the models that match any of the names, the norm and the position, by case-insensitive substrings.
 
-    Raises UserError for each filter that nothing matches, with what there is, or where nothing matches all of them.
+    Raises UserError for each filter that matches nothing, listing the known values, or if no model matches them all.
     """
-    found = list(models)
+    known = list(models)
     filters: dict[str, Callable[[Model], bool]] = {}
     complaints = []
     for name in names:
-        if not any(_named(model, [name]) for model in found):
-            complaints.append(f"no model is named like {name!r}: there are {_listed(model.model for model in found)}")
+        if not any(_named(model, [name]) for model in known):
+            complaints.append(f"no model name contains {name!r}; known: {_listed(model.model for model in known)}")
     if names:
         filters[f"name {' or '.join(names)}"] = lambda model: _named(model, names)
-    for cell, asked in (("norm", norm), ("position", position)):
-        if not asked:
+    for cell, wanted in (("norm", norm), ("position", position)):
+        if not wanted:
             continue
-        matches = _has(cell, asked)
-        if not any(map(matches, found)):
-            there = _listed(dict.fromkeys(model.cells[cell].text for model in found))
-            complaints.append(f"no model has a {cell} like {asked!r}: there are {there}")
-        filters[f"{cell} {asked}"] = matches
+        matches = _has(cell, wanted)
+        if not any(map(matches, known)):
+            values = _listed(dict.fromkeys(model.cells[cell].text for model in known))
+            complaints.append(f"no model has a {cell} that contains {wanted!r}; known: {values}")
+        filters[f"{cell} {wanted}"] = matches
     if complaints:
         raise UserError(*complaints)
-    chosen = [model for model in found if all(matches(model) for matches in filters.values())]
-    if not chosen:
+    selected = [model for model in known if all(matches(model) for matches in filters.values())]
+    if not selected:
         raise UserError(
-            f"no model has all of: {', '.join(filters)}",
+            f"no model matches all of: {', '.join(filters)}",
             *(
-                f"{told}: {_listed(model.model for model in found if matches(model))}"
-                for told, matches in filters.items()
+                f"{text}: {_listed(model.model for model in known if matches(model))}"
+                for text, matches in filters.items()
             ),
         )
-    return chosen
+    return selected
 
 
 def _named(model: Model, names: Sequence[str]) -> bool:
     return any(name.casefold() in model.model.casefold() for name in names)
 
 
-def _has(cell: str, asked: str) -> Callable[[Model], bool]:
-    return lambda model: any(asked.casefold() in word for word in model.words(cell))
+def _has(cell: str, wanted: str) -> Callable[[Model], bool]:
+    return lambda model: any(wanted.casefold() in word for word in model.words(cell))
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -1,18 +1,18 @@
-"""What the tables of schemes and norms read of a run: its network, without torch and without the rest of the config."""
+"""The part of a run's config that the tables of schemes and norms read: its network, without torch."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
 Value = int | float | bool | str
-"""What a resolved key of the config holds."""
+"""The value of a resolved config key."""
 
 
 class NetworkConfig(Protocol):
-    """The keys that decide which blocks a network has; `RunConfig` is one.
+    """The config keys that determine the structure of the blocks. `RunConfig` implements it.
 
-    A table reads any other key through the `keys` that its row declares.
-    `mattering` gives the keys that change numbers.
+    A row of a table reads any other key through the `keys` that it declares. `mattering` returns the keys that affect
+    the results.
     """
 
     @property

@@ -1,8 +1,6 @@
-"""The table of norms: what each computes, where it is from, and what a network with it may rely on.
+"""The table of norms: what each computes, its source, and the config keys that it reads.
 
-The modules of the package's own rows stand in `normexp.model.norms`; a row of a plugin makes its own.
-
-A table of named rows, to which a plugin adds its own.
+The torch modules of the built-in norms are in `normexp.model.norms`; plugins bring their modules along.
 """
 
 from __future__ import annotations
@@ -18,11 +16,11 @@ Row = TypeVar("Row")
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,31}\Z")
 RESERVED = ("none", "auto")
-"""Words that a key understands by itself."""
+"""Words with a special meaning as values of a key."""
 
 
 class Registry(Mapping[str, Row], Generic[Row]):
-    """Rows in the order in which they came; each knows the `origin` that added it, "" for those of the package."""
+    """A table of named rows in insertion order. Each row has the `origin` that added it: "" for built-in rows."""
 
     def __init__(self, noun: str, rows: Mapping[str, Row]) -> None:
         self.noun = noun
@@ -39,29 +37,32 @@ class Registry(Mapping[str, Row], Generic[Row]):
         return len(self._rows)
 
     def origin(self, name: str) -> str:
-        """What added the row: "" for the package itself and for names that it does not have."""
+        """Return the origin of a row: "" for built-in rows and unknown names."""
         return self._origins.get(name, "")
 
     def check(self, name: str, origin: str) -> None:
-        """Raise ValueError where `origin` may not add a row of this name."""
+        """Raise ValueError if `origin` may not add a row with this name."""
         if not NAME.match(name) or name in RESERVED:
-            raise ValueError(f"a name is up to 32 small letters, digits and _, and none of {', '.join(RESERVED)}")
+            raise ValueError(
+                "a name has up to 32 lower-case letters, digits and _, starts with a letter,"
+                f" and is not {' or '.join(RESERVED)}"
+            )
         if name in self._rows and self.origin(name) != origin:
-            raise ValueError("is there already: choose another name")
+            raise ValueError("already exists: choose another name")
 
     def add(self, name: str, row: Row, origin: str) -> None:
-        """Add a row, or replace the one of the same name and origin. Raises ValueError, see `check`."""
+        """Add a row, or replace the one with the same name and origin. Raises ValueError, see `check`."""
         self.check(name, origin)
         self._rows[name], self._origins[name] = row, origin
 
     def remove(self, origin: str) -> None:
-        """Take away the rows that `origin` added."""
+        """Remove the rows that `origin` added."""
         for name in [name for name, owner in self._origins.items() if owner == origin]:
             del self._rows[name], self._origins[name]
 
 
 class Reading:
-    """A run of which the declared keys alone can be read. Raises AttributeError for any other."""
+    """A view of a run that exposes only the declared keys. Raises AttributeError for any other key."""
 
     def __init__(self, run: NetworkConfig, keys: frozenset[str]) -> None:
         self._values = {key: getattr(run, key) for key in keys}
@@ -70,15 +71,15 @@ class Reading:
         try:
             return self.__dict__["_values"][key]
         except KeyError:
-            raise AttributeError(f"reads the key {key!r}: name it in keys=frozenset({{{key!r}}})") from None
+            raise AttributeError(f"reads the key {key!r}: declare it in keys=frozenset({{{key!r}}})") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Norm:
-    """A row. `causal`: the output at a token depends on that token alone. `keys`: what it reads of a run.
+    """A norm. If `causal`, the output at a token depends on that token alone. `keys` are the config keys it reads.
 
-    `make(width, run)` gives a fresh torch module over the last axis, of `width` features; only plugins set it. Of the
-    run it can read the declared keys alone, since a run's identity rests on them.
+    `make(width, run)` returns a new torch module over the last axis, of `width` features; only plugins set it. It can
+    read only the declared keys of the run, because they determine the run id.
     """
 
     help: str
@@ -100,19 +101,19 @@ NORMS: Registry[Norm] = Registry(
             source="Zhang and Sennrich 2019, arXiv 1910.07467, equation 4",
         ),
         "bn": Norm(
-            help="per feature over batch and positions, so later tokens too; running statistics in evaluation",
+            help="per feature over batch and tokens, including later tokens; running statistics in evaluation",
             source="Ioffe and Szegedy 2015, arXiv 1502.03167, algorithms 1 and 2",
             causal=False,
         ),
         "dyt": Norm(
-            help="g tanh(a x) + b, one learned a from dyt_alpha; no statistics",
+            help="g tanh(a x) + b, one learned scalar a, initially dyt_alpha; no statistics",
             source="Zhu et al. 2025, arXiv 2503.10622; jiachenzhu/DyT, dynamic_tanh.py",
             keys=frozenset({"dyt_alpha"}),
         ),
         "scale": Norm(
-            help="g x / sqrt(|x|^2 + d eps), one learned scalar g from sqrt(d)",
+            help="g x / sqrt(|x|^2 + d eps), one learned scalar g, initially sqrt(d)",
             source="Nguyen and Salazar 2019, arXiv 1910.05895",
         ),
     },
 )
-"""Name to row. `none` is no norm at all, and no row."""
+"""The norms by name. `none` means no norm and has no row."""

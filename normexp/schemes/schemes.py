@@ -1,13 +1,14 @@
-"""The table of schemes: where norms stand in a block, and how its branches are scaled.
+"""The table of residual schemes: where the norms of a block are placed, and how its branches are scaled.
 
 A block is two branches (mixer, then FFN). Each branch of layer l of L (counted from 1) computes
 
     y = after( skip * x + branch_out * output( f( branch_in * before(x) ) ) + bottom * x_block )
 
-with two doors inside f: `qkv` on queries, keys and values (attention alone has it), and `within`, before its last
-matrix; x_block, the block's own input, reaches the FFN's branch only. A door holds a norm or nothing; a scale is a
-constant of the site, or learned from a start value. A scheme is one row: nothing else in the program asks for a
-scheme by name. What a row reads of a run besides its depth it declares in `keys`, and finds in `site.values`.
+There are two more norm sites ("doors") inside f: `qkv` on queries, keys and values (attention only), and `within`,
+before its last matrix. x_block, the input of the block, is only added in the FFN branch. A door holds a norm or
+nothing. A scale is constant at a site, or learned from an initial value. A scheme is one row of the table; no other
+code depends on the name of a scheme. A row declares the config keys that it reads, besides the depth, in `keys`, and
+gets their values in `site.values`.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from normexp.schemes.norms import Registry
 
 DOORS = ("before", "qkv", "within", "output", "after")
 ROLES = ("q", "k", "v", "out", "fc1", "fc2")
-"""The matrices of a block that a scheme's init gain may multiply. A mixer with one matrix calls it `out`."""
+"""The matrices of a block whose initial weights a scheme can scale. A mixer with a single matrix calls it `out`."""
 BRANCHES = ("mixer", "ffn")
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a branch stands: layer 1 to depth, mixer or ffn; `values` has the keys that its scheme declares."""
+    """A branch in the network: layer 1 to depth, mixer or ffn. `values` has the keys that the scheme declares."""
 
     layer: int
     depth: int
@@ -38,7 +39,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A factor: `value(site)`, constant, or the start of a learned scalar, one a branch or, `shared`, one a layer."""
+    """A factor: constant, or the initial value of a learned scalar, one per branch or, if `shared`, one per layer."""
 
     value: Callable[[Site], float]
     learned: bool = False
@@ -46,7 +47,7 @@ class Scale:
 
 
 def constant(value: float) -> Scale:
-    """The same factor everywhere."""
+    """Return the same factor for every site."""
     return Scale(lambda site: value)
 
 
@@ -56,22 +57,22 @@ Doors = Callable[[Site], frozenset[str]]
 
 
 def everywhere(*doors: str) -> Doors:
-    """The same doors in every branch of every layer."""
+    """Return the same doors for every branch of every layer."""
     fixed = frozenset(doors)
     return lambda site: fixed
 
 
 def by_branch(*, mixer: tuple[str, ...] = (), ffn: tuple[str, ...] = ()) -> Doors:
-    """Doors of the mixer's branch and of the FFN's."""
+    """Return separate doors for the mixer branch and the FFN branch."""
     fixed = {"mixer": frozenset(mixer), "ffn": frozenset(ffn)}
     return lambda site: fixed[site.branch]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheme:
-    """A row: the doors of each site, four scales, an init gain per role, and whether the head needs a norm.
+    """A residual scheme: the doors of each site, four scales, an init gain per role, and whether it needs a final norm.
 
-    `keys` are those of a run that the row's functions read, apart from depth; they may be any of `run.INTERACTING`.
+    `keys` are the config keys that the row's functions read, apart from depth; `run.INTERACTING` lists those allowed.
     """
 
     doors: Doors
@@ -86,43 +87,43 @@ class Scheme:
     keys: frozenset[str] = frozenset()
 
     def scales(self, branch: str) -> dict[str, Scale]:
-        """The four scales of a branch by name."""
+        """Return the four scales of a branch by name."""
         bottom = self.bottom if branch == "ffn" else ZERO
         return {"skip": self.skip, "branch_in": self.branch_in, "branch_out": self.branch_out, "bottom": bottom}
 
     def gain(self, role: str, depth: int) -> float:
-        """The factor on the initial weights of a role's matrix."""
+        """Return the factor on the initial weights of the matrix with this role."""
         return self.gains[role](depth) if role in self.gains else 1.0
 
     def site(self, run: NetworkConfig, layer: int, branch: str) -> Site:
-        """A branch of a run's network, with the values that this scheme may read."""
+        """Return a branch of the run's network, with the values that this scheme may read."""
         return Site(layer, run.depth, branch, MappingProxyType({key: getattr(run, key) for key in self.keys}))
 
     def sites(self, run: NetworkConfig) -> Iterator[Site]:
-        """Every branch of a run's network, in order."""
+        """Yield every branch of the run's network, in order."""
         return (self.site(run, layer, branch) for layer in range(1, run.depth + 1) for branch in BRANCHES)
 
     def constants(self, site: Site) -> dict[str, float]:
-        """Every scale of a site and every gain, by name."""
+        """Return the value of every scale at a site and of every gain, by name."""
         numbers = {name: scale.value(site) for name, scale in self.scales(site.branch).items()}
         return numbers | {f"gain_{role}": self.gain(role, site.depth) for role in ROLES}
 
     def open_doors(self, run: NetworkConfig, site: Site) -> frozenset[str]:
-        """The doors that a branch has: `qkv` is there in attention alone."""
+        """Return the doors of a branch. Only attention has `qkv`."""
         attends = site.branch == "mixer" and run.mixer == "attention"
         return self.doors(site) if attends else self.doors(site) - {"qkv"}
 
     def opens_a_door(self, run: NetworkConfig) -> bool:
-        """Whether any branch of the run's network has a place for a norm."""
+        """Return whether any branch of the run's network has a norm site."""
         return any(self.open_doors(run, site) for site in self.sites(run))
 
     def same_network(self, other: Scheme, run: NetworkConfig) -> bool:
-        """Whether the blocks of the run's network are those that it would have under the other scheme."""
+        """Return whether the run's network would have the same blocks under the other scheme."""
         pairs = zip(self._structure(run), other._structure(run), strict=True)
-        return self is other or all(one == two for one, two in pairs)
+        return self is other or all(own == others for own, others in pairs)
 
     def _structure(self, run: NetworkConfig) -> Iterator[object]:
-        """What a network has of the scheme, branch by branch: without a norm, no doors; without residual, no skips."""
+        """Yield what determines each branch: no doors without a norm, and no skip scales without residual."""
         for site in self.sites(run):
             doors = self.open_doors(run, site) if run.norm != "none" else frozenset()
             scales = [(s.value(site), s.learned, s.learned and s.shared) for s in self.scales(site.branch).values()]
@@ -202,14 +203,14 @@ SCHEMES: Registry[Scheme] = Registry(
         "rezero": Scheme(
             doors=everywhere(),
             final_norm=False,
-            help="x + a f(x), one learned a per layer, from 0; no norm",
+            help="x + a f(x), one learned a per layer, initially 0; no norm",
             source="Bachlechner et al. 2020, arXiv 2003.04887; majumderb/rezero, rztx.py",
             branch_out=Scale(lambda site: 0.0, learned=True, shared=True),
         ),
         "subln": Scheme(
             doors=everywhere("before", "within"),
             final_norm=True,
-            help="x + W N(g(N(x))): a second norm before the branch's last matrix; v, out, fc1, fc2 times sqrt(ln 2L)",
+            help="x + W N(g(N(x))), a second norm before the branch's last matrix; v, out, fc1, fc2 times sqrt(ln 2L)",
             source="Wang et al. 2022, arXiv 2210.06423; microsoft/torchscale, decoder.py, decoder-only constants",
             gains=_on(VALUE_PATH, lambda depth: math.sqrt(math.log(2 * depth))),
         ),
@@ -229,16 +230,16 @@ SCHEMES: Registry[Scheme] = Registry(
         "b2t": Scheme(
             doors=everywhere("after"),
             final_norm=False,
-            help="y = N(x + attention(x)), then N(x + y + f(y)), x the block's input",
+            help="y = N(x + attention(x)), then N(x + y + f(y)), where x is the input of the block",
             source="Takase et al. 2022, arXiv 2206.00330; takase/b2t_connection, transformer_layer.py",
             bottom=Scale(lambda site: 1.0 if site.branch == "ffn" else 0.0),
         ),
     },
 )
-"""Name to row."""
+"""The schemes by name."""
 
 
 def first_like(run: NetworkConfig) -> str:
-    """The first scheme of the table that makes the same network of the run as its own does."""
+    """Return the first scheme of the table that gives the run the same network as its own scheme."""
     scheme = SCHEMES[run.position]
     return next(name for name, other in SCHEMES.items() if other.same_network(scheme, run))

@@ -1,1 +1,1 @@
-"""Training of one network: the step, the loop, and everything that is measured on the way."""
+"""Training of one network: the step, the loop, and the measurements during training."""

@@ -1,7 +1,7 @@
-"""Times of norms beside each other, and of training steps with them.
+"""Times of norms, and of training steps with them, side by side.
 
-All candidates take turns within a round, in an order drawn anew for each, so that a drift of the machine meets them all
-alike, and none is always run on what another left in the caches.
+Within a round every candidate is measured once, in an order that is shuffled for each round. Thus a drift of the
+machine affects all candidates alike, and none always runs on the caches that a certain other one leaves behind.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ EPS = 1e-5
 REFERENCE = "LayerNorm"
 WARMUP_CALLS, WARMUP_STEPS = 3, 3
 MEASURED_SECONDS = 5e-4
-"""A measurement is of so many calls that LayerNorm's takes about so long."""
+"""Approximate duration of one measurement of LayerNorm, which determines the number of calls per measurement."""
 MOST_ROUNDS, FEWEST_ROUNDS, ROUNDS_SECONDS = 100, 5, 1.0
-"""Where the rounds are not given: as many as fit in so many seconds, within these bounds."""
-STILL = 1e-12
-"""A learning rate that changes no parameter: a network that would die skips no update."""
+"""Bounds of the number of rounds if it is not given, and the time that they should take."""
+TINY_LR = 1e-12
+"""A learning rate that changes no parameter, so that no network becomes non-finite and skips its update."""
 
 Call = Callable[[], object]
 Name = TypeVar("Name", bound=str)
 
 
 class HandwrittenRMSNorm(nn.Module):
-    """The formula as one writes it."""
+    """RMSNorm written as its formula."""
 
     def __init__(self, width: int, eps: float) -> None:
         super().__init__()
@@ -61,11 +61,11 @@ CANDIDATES: Mapping[str, Callable[[int], nn.Module]] = MappingProxyType(
         "normexp": lambda width: RMSNorm(width, EPS),
     }
 )
-"""The norms that are compared."""
+"""The norms that are timed."""
 
 
 def operators(shape: tuple[int, ...], threads: int, rounds: int | None = None) -> Iterator[Rounds]:
-    """Every candidate at a shape (last axis: features), forward (in training), then forward with backward."""
+    """Time all candidates at a shape (last axis: features): forward in training, then forward with backward."""
     generator = torch.Generator().manual_seed(0)
     x, upstream = (torch.randn(shape, generator=generator) for _ in range(2))
     norms = {name: make(shape[-1]) for name, make in CANDIDATES.items()}
@@ -91,7 +91,7 @@ def _both(norm: nn.Module, x: Tensor, upstream: Tensor) -> Call:
 
 
 def interleaved(calls: Mapping[str, Call], rounds: int | None) -> dict[str, list[float]]:
-    """Seconds a call of each, round by round."""
+    """Return the seconds per call of each candidate, round by round."""
     for call in calls.values():
         _seconds(call, WARMUP_CALLS)
     once = {name: _seconds(call, 1) for name, call in calls.items()}
@@ -103,13 +103,13 @@ def interleaved(calls: Mapping[str, Call], rounds: int | None) -> dict[str, list
 
 
 def _in_turns(measure: Mapping[Name, Callable[[], float]], rounds: int) -> dict[Name, list[float]]:
-    found: dict[Name, list[float]] = {name: [] for name in measure}
+    seconds: dict[Name, list[float]] = {name: [] for name in measure}
     order, names = random.Random(0), list(measure)
     for _ in range(rounds):
         order.shuffle(names)
         for name in names:
-            found[name].append(measure[name]())
-    return found
+            seconds[name].append(measure[name]())
+    return seconds
 
 
 def _seconds(call: Call, repeats: int) -> float:
@@ -120,11 +120,11 @@ def _seconds(call: Call, repeats: int) -> float:
 
 
 def steps(configs: Mapping[str, RunConfig], rounds: int, where: str) -> Rounds:
-    """Training steps on one thread, checks and update included, of the configs in turns; they share task and batch.
+    """Time training steps of the configs, with checks and updates, on one thread. They share task and batches.
 
-    Raises UserError where loss or gradient of one of them are non-finite from the start: its step is cut short.
+    Raises UserError if loss or gradient of a config are non-finite from the start, since its step would be cut short.
     """
-    trainers = {norm: Trainer(replace(config, lr=STILL)) for norm, config in configs.items()}
+    trainers = {norm: Trainer(replace(config, lr=TINY_LR)) for norm, config in configs.items()}
     first = next(iter(trainers.values()))
     batches = first.task.batches(first.config.seed, first.config.batch)
     with thread_count(1):
@@ -133,8 +133,8 @@ def steps(configs: Mapping[str, RunConfig], rounds: int, where: str) -> Rounds:
                 bad = trainer.step(1, batch).bad
                 if bad is not None:
                     raise UserError(
-                        f"a step with norm={norm} cannot be timed: its {bad} is non-finite from the start; "
-                        "write fewer layers (depth=12) or tamer weights (init=torch init_gain=1)"
+                        f"cannot time a step with norm={norm}: its {bad} is non-finite from the start; "
+                        "use fewer layers (depth=12) or smaller weights (init=torch init_gain=1)"
                     )
         seconds = _in_turns({norm: _stepper(trainer, batches) for norm, trainer in trainers.items()}, rounds)
     parameters = {norm: parameter_count(trainer.network) for norm, trainer in trainers.items()}
@@ -142,21 +142,21 @@ def steps(configs: Mapping[str, RunConfig], rounds: int, where: str) -> Rounds:
 
 
 def paths(config: RunConfig, rounds: int) -> dict[ExecutionPath, list[float]]:
-    """Seconds of training steps on one thread by every path that works here, in turns, on the same batches.
+    """Time training steps by every path that works here, on one thread and the same batches; return seconds per step.
 
-    Raises UserError where a step of the config is non-finite from the start.
+    Raises UserError if a step of the config is non-finite from the start.
     """
-    found = fastest().path
-    working = [path for path in ExecutionPath if path is not ExecutionPath.COMPILED or path is found]
-    working = working if found is not ExecutionPath.AUTOGRAD else [found]
-    trainers = {path: Trainer(replace(config, lr=STILL), path=path) for path in working}
+    best = fastest().path
+    working = [path for path in ExecutionPath if path is not ExecutionPath.COMPILED or path is best]
+    working = working if best is not ExecutionPath.AUTOGRAD else [best]
+    trainers = {path: Trainer(replace(config, lr=TINY_LR), path=path) for path in working}
     batches = next(iter(trainers.values())).task.batches(config.seed, config.batch)
     with thread_count(1):
         for path, trainer in trainers.items():
             for batch in itertools.islice(batches, WARMUP_STEPS):
                 bad = trainer.step(1, batch).bad
                 if bad is not None:
-                    raise UserError(f"a step by {path} cannot be timed: its {bad} is non-finite from the start")
+                    raise UserError(f"cannot time a step by {path}: its {bad} is non-finite from the start")
         return _in_turns({path: _stepper(trainer, batches) for path, trainer in trainers.items()}, rounds)
 
 

@@ -1,4 +1,4 @@
-"""The optimizers as one pass of a compiled kernel over all parameters, which also sees whether they stay finite."""
+"""Optimizers in which one compiled kernel updates all parameters and checks that they stay finite."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from normexp.training.paths.compiled.library import load
 
 
 class CompiledAdam:
-    """Adam, or AdamW where it is `decoupled`."""
+    """Adam, or AdamW if `decoupled`."""
 
     def __init__(self, parts: Parts, config: RunConfig, *, decoupled: bool = False) -> None:
         functions = load().functions
@@ -29,7 +29,7 @@ class CompiledAdam:
         ]
 
     def step(self, lr: float) -> bool:
-        """One update; whether every parameter is finite after it."""
+        """Make one update, and return whether every parameter is finite after it."""
         self._count += 1
         beta1, beta2 = self._betas
         size, root = lr / (1 - beta1**self._count), math.sqrt(1 - beta2**self._count)
@@ -42,13 +42,13 @@ class CompiledAdam:
         return all_finite
 
     def finite(self, grad_norm: float) -> bool:
-        """As Optimizer; see `normexp.training.optimizers.Adam`."""
+        """See Optimizer and `normexp.training.optimizers.Adam`."""
         if grad_norm < SAFE_GRADIENT and not self._decays_in_gradient:
             return True
         return all(finite(second) for _, second in self._moments)
 
     def state(self) -> Tensor:
-        """The second moments."""
+        """Return the second moments."""
         return torch.cat([second for _, second in self._moments])
 
 
@@ -60,18 +60,18 @@ class CompiledSGD:
         self._parts = [(_addresses(part.data, part.grad), part.numel(), decay) for part, decay in parts]
 
     def step(self, lr: float) -> bool:
-        """One update; whether every parameter is finite after it."""
+        """Make one update, and return whether every parameter is finite after it."""
         all_finite = True
         for addresses, count, decay in self._parts:
             all_finite &= bool(self._update(*addresses, count, lr, decay))
         return all_finite
 
     def finite(self, grad_norm: float) -> bool:
-        """There is no state."""
+        """Return True: there is no state."""
         return True
 
     def state(self) -> None:
-        """There is none."""
+        """Return None: there is no state."""
 
 
 def _addresses(*tensors: Tensor | None) -> list[int]:
@@ -85,9 +85,9 @@ def _adamw(parts: Parts, config: RunConfig) -> CompiledAdam:
 COMPILED_OPTIMIZERS: Mapping[str, Callable[[Parts, RunConfig], Optimizer]] = MappingProxyType(
     {"adam": CompiledAdam, "adamw": _adamw, "sgd": CompiledSGD}
 )
-"""By their names, as in `normexp.training.optimizers`."""
+"""The optimizers by name, as in `normexp.training.optimizers`."""
 
 
 def compiled_grad_norm(flat: FlatParameters) -> float:
-    """Euclidean norm of all gradients, accumulated in float64: non-finite just when an element is."""
+    """Return the Euclidean norm of all gradients, accumulated in float64: non-finite exactly if an element is."""
     return math.sqrt(load().functions.sum_of_squares(flat.grads.data_ptr(), flat.grads.numel()))

@@ -1,4 +1,4 @@
-"""How a run died: the first non-finite tensor of a step, and the layers' signal on the way down."""
+"""Locate where a run became non-finite: the first non-finite tensor of a step, and the signal of the steps before."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from normexp.training.layer_signal import forward_signal, gradient_sizes, hooked
 from normexp.training.trainer import Trainer, kept_state, seeded
 
 REPLAYED_STEPS = 32
-"""Steps before a death whose layers are recorded."""
+"""Number of steps up to the non-finite one whose layers are recorded."""
 
 
 def kind_of(values: Tensor) -> str | None:
-    """nan, inf, or None where every element is finite."""
+    """Return nan or inf, or None if every element is finite."""
     if bool(torch.isfinite(values).all()):
         return None
     return "nan" if bool(torch.isnan(values).any()) else "inf"
 
 
 class _Witness:
-    """Keeps the first non-finite tensor that it is shown."""
+    """Remembers the first non-finite tensor that it sees."""
 
     def __init__(self) -> None:
         self.first: tuple[str, str, str] | None = None
@@ -42,7 +42,7 @@ class _Witness:
 
 @contextmanager
 def _watched(network: nn.Module, witness: _Witness, *, gradients: bool) -> Iterator[None]:
-    """Show the witness each module's output in forward order, then the gradients in backward order."""
+    """Show the witness each module's output in forward order, then the gradients in backward order, while open."""
 
     def forward(name: str, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         witness.see("activation", name, output)
@@ -62,15 +62,15 @@ def _watched(network: nn.Module, witness: _Witness, *, gradients: bool) -> Itera
         yield
 
 
-def _death(trainer: Trainer, step: int, found: tuple[str, str, str]) -> Death:
-    kind, where, tensor = found
+def _death(trainer: Trainer, step: int, fault: tuple[str, str, str]) -> Death:
+    kind, where, tensor = fault
     return Death(step=step, kind=kind, where=where, tensor=tensor, layer=layer_of(tensor, trainer.config.depth))
 
 
 def locate_step(trainer: Trainer, step: int, batch: Batch, bad: str, loss: float) -> Death:
-    """Find the first bad tensor of a step that ended in `bad`, by running it again with hooks.
+    """Find the first non-finite tensor of a step that ended in `bad`, by repeating it with hooks.
 
-    Parameters and optimizer must be as the step left them: it made no update unless `bad` is param or optimizer.
+    Parameters and optimizer must be as the step left them: it only made an update if `bad` is param or optimizer.
     """
     witness = _Witness()
     state = trainer.optimizer.state()
@@ -90,7 +90,7 @@ def locate_step(trainer: Trainer, step: int, batch: Batch, bad: str, loss: float
 
 @torch.no_grad()
 def locate_validation(trainer: Trainer, step: int, loss: float) -> Death:
-    """Find the first bad tensor of an evaluation whose loss was non-finite."""
+    """Find the first non-finite tensor of an evaluation whose loss was non-finite."""
     witness = _Witness()
     with _watched(trainer.network, witness, gradients=False):
         trainer.evaluate()
@@ -99,7 +99,7 @@ def locate_validation(trainer: Trainer, step: int, loss: float) -> Death:
 
 
 def replay(config: RunConfig, death: Death, make: Callable[[RunConfig], Trainer] = Trainer) -> list[SignalRow]:
-    """Train again from step 1 to the death, with the probe on for the last 32 steps."""
+    """Repeat the training up to the non-finite step, and return the signal of the last 32 steps."""
     rows: list[SignalRow] = []
     with seeded(config):
         trainer = make(config)
@@ -112,7 +112,7 @@ def replay(config: RunConfig, death: Death, make: Callable[[RunConfig], Trainer]
 
 
 def training_signal(trainer: Trainer, step: int, batch: Batch) -> list[SignalRow]:
-    """The layers' signal on a batch as in a training step, which draws the same random numbers after this."""
+    """Return the signal of a training step on the batch, without changing the random numbers that follow."""
     with kept_state(trainer.network), forward_signal(trainer.network) as signal:
         trainer.pass_through(batch)
     return signal_rows(step, signal | {"grad_norm": gradient_sizes(trainer.network), **mode_signal(trainer, batch)})

@@ -1,9 +1,7 @@
-"""The network that a run ended with: from its stored weights, or by training it again.
+"""Measurements of one network: its signal, its gradients and the effect of one update.
 
-Everything that can be measured of one network as it stands: its signal, its gradients, and what one update does.
-
-All on the first `batch` sequences of the validation set, in training mode, with norms accumulated in float64. Values
-that are not finite are results.
+The network is freshly initialized, loaded from stored weights or trained again. Measurements use the first `batch`
+sequences of the validation set in training mode, and accumulate magnitudes in float64. Non-finite values are results.
 """
 
 from __future__ import annotations
@@ -36,31 +34,31 @@ from normexp.training.trainer import Trainer, kept_state, seeded
 from normexp.training.weights import network_from
 
 SGD_LR = 1e-2
-"""The rate of `sgd_update`."""
+"""Learning rate of `sgd_update`."""
 
 Values = dict[tuple[int, str], Tensor]
-"""(layer, part) to the activations (b, t, d)."""
+"""Activations (b, t, d) by (layer, part)."""
 
 
 def inspect(config: RunConfig) -> list[SignalRow]:
-    """The rows of the config's network at its initial weights; one seed, that of the config."""
+    """Return the measurements of the config's network at its initial weights."""
     return inspect_trainer(Trainer(config), number=1)
 
 
 def inspect_trainer(trainer: Trainer, number: int) -> list[SignalRow]:
-    """Tidy rows, by layer, of a trainer's network before update `number`; all but its gradients is left as found.
+    """Measure a trainer's network before update `number`. Only its gradients change.
 
-    Layers are 0 (embedding) to depth + 1 (into the head); parts and their quantities:
+    Layers go from 0 (embedding) to depth + 1 (input of the LM head). Parts and their quantities:
 
     - stream, logits: `rms`, `mean_square`; stream: `token_cosine`.
     - stream, logits: `update`, the RMS of their change when the parameters make the config's update `number` with a
-      fresh optimizer; `relative_update`, its norm over theirs; `sgd_update`, the RMS of their change when only the
-      blocks' matrices make a step of SGD at 1e-2. NaN where there is no step, since a gradient or the optimizer's
-      state is not finite.
-    - mixer, ffn: `rms` of what the branch computes, `grad_norm` of all its parameters.
+      fresh optimizer; `relative_update`, the same relative to their RMS; `sgd_update`, the RMS of their change when
+      only the matrices of the blocks make an SGD step with learning rate 1e-2. NaN if there is no step because a
+      gradient or the optimizer state is not finite.
+    - mixer, ffn: `rms` of the branch output before it is added, `grad_norm` of all its parameters.
     - q, k, v, out, fc1, fc2, embedding, positions, head: `grad_norm` of the matrix.
-    - mixer that attends: `attention_entropy` (nats) and `max_logit`.
-    - logits, where a norm looks at other tokens: `leak`, `train_mode_loss`, `eval_mode_loss`.
+    - mixer with attention: `attention_entropy` (nats) and `max_logit`.
+    - logits, with a norm that sees other tokens: `leak`, `train_mode_loss`, `eval_mode_loss`.
     """
     with seeded(trainer.config):
         return _rows(trainer, number)
@@ -84,12 +82,12 @@ def _rows(trainer: Trainer, number: int) -> list[SignalRow]:
 
 @contextmanager
 def _recorded(network: Network) -> Iterator[Values]:
-    """While open, each forward pass writes the stream after every layer, and the logits."""
+    """Yield a dict that each forward pass fills with the residual stream after every layer, and the logits."""
     values: Values = {}
 
-    def see(layer: int, part: str, found: Tensor) -> None:
+    def see(layer: int, part: str, activation: Tensor) -> None:
         if part == "stream":
-            values[layer, part] = found
+            values[layer, part] = activation
 
     def see_logits(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         values[len(network.blocks) + 1, "logits"] = output.detach()
@@ -99,9 +97,9 @@ def _recorded(network: Network) -> Iterator[Values]:
 
 
 def token_cosine(x_btd: Tensor) -> float:
-    """Mean cosine between the vectors of two tokens of a sequence, over sequences and pairs of different positions.
+    """Return the mean cosine between two tokens of a sequence, over sequences and pairs of different positions.
 
-    NaN where a vector is zero or not finite, and where there is no pair.
+    It is NaN if a vector is zero or not finite, and if there is no pair.
     """
     unit_btd = _unit(x_btd.detach().double())
     t = x_btd.shape[1]
@@ -110,13 +108,13 @@ def token_cosine(x_btd: Tensor) -> float:
 
 
 def _unit(x: Tensor) -> Tensor:
-    """x over its length, NaN for a zero vector."""
+    """Return x divided by its magnitude, NaN for a zero vector."""
     length: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
     return x / length
 
 
 def matrix_gradient_sizes(network: Network) -> Sizes:
-    """Norm of the gradient of each matrix, by layer and role; the stacked one's is that of q, of k and of v."""
+    """Return the gradient norm of each matrix by layer and role, separately for q, k and v of the stacked matrix."""
     sizes: Sizes = {}
     for name, parameter in network.named_parameters():
         module = name.removesuffix(".weight").rpartition(".")[2]
@@ -130,32 +128,32 @@ def matrix_gradient_sizes(network: Network) -> Sizes:
 
 @torch.no_grad()
 def _update_signal(trainer: Trainer, number: int, before: Values) -> Signal:
-    """What the network computes after a step, against `before`; the gradients must be there."""
+    """Return how the activations change from `before` by one step. The gradients must be present."""
     sgd = _changes(trainer, lambda: _sgd_step(trainer.network), before)
-    own = _changes(trainer, lambda: _own_step(trainer, number), before)
+    full = _changes(trainer, lambda: _full_step(trainer, number), before)
     sizes = {key: rms(values) for key, values in before.items()}
-    relative = {key: change / sizes[key] if sizes[key] else math.nan for key, change in own.items()}
-    return {"update": own, "relative_update": relative, "sgd_update": sgd}
+    relative = {key: change / sizes[key] if sizes[key] else math.nan for key, change in full.items()}
+    return {"update": full, "relative_update": relative, "sgd_update": sgd}
 
 
 def _changes(trainer: Trainer, step: Callable[[], bool], before: Values) -> Sizes:
-    """RMS of the change that a step makes, by layer and part; NaN where it is not made, or the optimizer overflows."""
+    """Return the RMS of the change by a step, by layer and part; NaN if the step is not possible or overflows."""
     if not math.isfinite(trainer.flat.grad_norm()):
         return dict.fromkeys(before, math.nan)
     parameters = trainer.flat.values.clone()
-    made = step()
+    stepped = step()
     with kept_state(trainer.network), _recorded(trainer.network) as after:
         trainer.loss(trainer.signal_batch)
     trainer.flat.values.copy_(parameters)
-    if not made:
+    if not stepped:
         return dict.fromkeys(before, math.nan)
     return {key: rms(after[key].double() - values.double()) for key, values in before.items()}
 
 
-def _own_step(trainer: Trainer, number: int) -> bool:
-    used, trainer.optimizer = trainer.optimizer, make_optimizer(trainer.config, trainer.flat)
+def _full_step(trainer: Trainer, number: int) -> bool:
+    original, trainer.optimizer = trainer.optimizer, make_optimizer(trainer.config, trainer.flat)
     finite = trainer.update(rate(number, trainer.config), trainer.flat.grad_norm())
-    trainer.optimizer = used
+    trainer.optimizer = original
     return all(finite)
 
 
@@ -167,15 +165,15 @@ def _sgd_step(network: Network) -> bool:
 
 
 def restore(config: RunConfig, weights: bytes, origin: str) -> Trainer:
-    """A trainer with the network of a weights file, which `origin` names in complaints. Raises UserError."""
+    """Return a trainer with the network of a weights file. `origin` names the file in messages. Raises UserError."""
     _, network = network_from(weights, origin=origin, config=config)
     return Trainer(config, network)
 
 
 def retrain(config: RunConfig, *, path: ExecutionPath | None = None) -> Trainer:
-    """Train the config's network again, without evaluations, to its last step or its death; `path` as Trainer has it.
+    """Repeat the training of the config, without evaluations, to its last step or until it becomes non-finite.
 
-    The same config gives the same network on the same machine.
+    The same config gives the same network on the same machine. `path` is as in Trainer.
     """
     with seeded(config):
         trainer = Trainer(config, path=path)

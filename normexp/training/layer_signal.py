@@ -1,9 +1,4 @@
-"""Norms that compute otherwise in training than in evaluation, and look at other tokens: how far they do.
-
-What attention does with its tokens: how widely it looks, and how large its logits are.
-
-The signal inside a network: size of activations and gradients, and what attention does, layer by layer.
-"""
+"""The signal inside a network, layer by layer: sizes of activations and gradients, attention, and batch statistics."""
 
 from __future__ import annotations
 
@@ -27,15 +22,20 @@ from normexp.schemes.norms import NORMS
 from normexp.training.optimizers import float64_norm
 from normexp.training.trainer import Trainer, kept_state
 
+Sizes = dict[tuple[int, str], float]
+"""Sizes by (layer, part)."""
+Signal = dict[str, Sizes]
+"""Sizes of all layers and parts, by quantity."""
+
 
 @torch.no_grad()
 def attention_sizes(q_bhtk: Tensor, k_bhtk: Tensor, scale: float | None) -> tuple[float, float]:
-    """Mean entropy of the attention weights in nats, and the largest absolute logit of causal attention.
+    """Return the mean entropy of the attention weights in nats, and the largest absolute logit of causal attention.
 
-    `scale` is the factor on q · k, None for 1 / sqrt(k). The entropy is a mean over sequences, heads and positions
-    from the second on: the first sees itself alone, and its entropy of 0 is left out. Uniform attention over t tokens
-    has ln(t!) / (t - 1). The logit is the largest over pairs that are not masked. 16-bit values are widened to
-    float32, as attention accumulates them; NaN where a logit is NaN.
+    `scale` is the factor on q · k, None for 1 / sqrt(k). The entropy is a mean over sequences, heads and positions from
+    the second on; the first token only sees itself, so its entropy is 0. Uniform attention over t tokens gives
+    ln(t!) / (t - 1). The largest logit is over unmasked pairs. 16-bit values are widened to float32, as attention
+    accumulates them. Both are NaN if a logit is NaN.
     """
     factor = 1 / math.sqrt(q_bhtk.shape[-1]) if scale is None else scale
     wide = torch.promote_types(q_bhtk.dtype, torch.float32)
@@ -49,7 +49,7 @@ def attention_sizes(q_bhtk: Tensor, k_bhtk: Tensor, scale: float | None) -> tupl
 
 
 def watch_attention(attention: Attention, report: Callable[[float, float], None]) -> list[RemovableHandle]:
-    """At each forward pass of the module, report entropy and largest logit of the queries and keys that it uses."""
+    """Add hooks that report entropy and largest logit of the queries and keys at each forward pass of the module."""
     queries: list[Tensor] = []
 
     def see_queries(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -64,14 +64,8 @@ def watch_attention(attention: Attention, report: Callable[[float, float], None]
     ]
 
 
-Sizes = dict[tuple[int, str], float]
-"""(layer, part) to a size."""
-Signal = dict[str, Sizes]
-"""Quantity to the sizes of its layers and parts."""
-
-
 def rms(values: Tensor) -> float:
-    """Root mean square over all elements, in float64."""
+    """Return the root mean square over all elements, in float64."""
     return float64_norm(values.detach()) / math.sqrt(max(1, values.numel()))
 
 
@@ -85,7 +79,7 @@ def _parts(network: Network) -> Iterator[tuple[int, str, nn.Module]]:
 
 @contextmanager
 def hooked(handles: list[RemovableHandle]) -> Iterator[None]:
-    """Remove the hooks at the end."""
+    """Remove the hooks on exit."""
     try:
         yield
     finally:
@@ -95,9 +89,10 @@ def hooked(handles: list[RemovableHandle]) -> Iterator[None]:
 
 @contextmanager
 def activations(network: Network, see: Callable[[int, str, Tensor], None]) -> Iterator[None]:
-    """While open, each forward pass shows layer, part and value of the stream after every layer and of every branch.
+    """Call `see` in each forward pass while open, with the residual stream after every layer and every branch output.
 
-    Layer 0 is the embedding (token and position), layer depth + 1 the input of the head.
+    Its arguments are layer, part and value. Layer 0 is the embedding (token and position), layer depth + 1 the input of
+    the LM head.
     """
 
     def see_output(layer: int, part: str, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -116,9 +111,9 @@ def activations(network: Network, see: Callable[[int, str, Tensor], None]) -> It
 
 @contextmanager
 def forward_signal(network: Network) -> Iterator[Signal]:
-    """While open, each forward pass writes the RMS of the stream after every layer and of what each branch computes.
+    """Yield a signal that each forward pass fills with the RMS of the residual stream and of every branch output.
 
-    For mixers that attend, also `attention_entropy` and `max_logit`, as `attention_sizes` defines them.
+    Attention layers also get `attention_entropy` and `max_logit`, as defined by `attention_sizes`.
     """
     sizes: Sizes = {}
     signal: Signal = {"rms": sizes}
@@ -141,7 +136,7 @@ def forward_signal(network: Network) -> Iterator[Signal]:
 
 
 def gradient_sizes(network: Network) -> Sizes:
-    """Norm of the gradient of each branch's parameters, in float64."""
+    """Return the gradient norm of the parameters of each branch, in float64."""
     sizes: Sizes = {}
     for layer, block in enumerate(network.blocks.values(), start=1):
         for part in ("mixer", "ffn"):
@@ -154,7 +149,7 @@ def gradient_sizes(network: Network) -> Sizes:
 
 
 def signal_rows(step: int, signal: Mapping[str, Sizes]) -> list[SignalRow]:
-    """Tidy rows of one step, by layer."""
+    """Return the signal of one step as tidy rows, sorted by layer."""
     rows = [
         SignalRow(step=step, layer=layer, part=part, quantity=quantity, value=value)
         for quantity, sizes in signal.items()
@@ -164,17 +159,17 @@ def signal_rows(step: int, signal: Mapping[str, Sizes]) -> list[SignalRow]:
 
 
 def looks_at_others(run: RunConfig) -> bool:
-    """Whether a norm in use makes a token's output depend on other tokens."""
+    """Return whether a norm in use makes the output at a token depend on other tokens."""
     return not all(NORMS[name].causal for name in norms_in_use(run))
 
 
 @torch.no_grad()
 def mode_signal(trainer: Trainer, batch: Batch) -> Signal:
-    """What batch statistics do to the logits, on one batch; empty where every norm keeps to its token.
+    """Measure the effect of batch statistics on the logits of a batch; empty if no norm depends on other tokens.
 
-    `leak`: in training mode, the largest change of a logit at positions before the middle when all tokens from the
-    middle on are changed. `train_mode_loss`, `eval_mode_loss`: the batch's loss (nats) with its own statistics, and
-    with the running ones. The network is left as it was, in training mode.
+    `leak` is the largest change of a logit before the middle position, in training mode, when all tokens from the
+    middle on are changed. `train_mode_loss` and `eval_mode_loss` are the loss of the batch (nats) with its batch
+    statistics and with running statistics. The network is left unchanged, in training mode.
     """
     network, run = trainer.network, trainer.config
     if not looks_at_others(run):
@@ -190,9 +185,9 @@ def mode_signal(trainer: Trainer, batch: Batch) -> Signal:
 
     with kept_state(network):
         network.eval()
-        found = {"eval_mode_loss": trainer.loss(batch).item()}
+        values = {"eval_mode_loss": trainer.loss(batch).item()}
         network.train()
     with kept_state(network):
-        found |= {"train_mode_loss": trainer.loss(batch).item()}
-    found |= {"leak": float((early(changed_bt) - early(tokens_bt)).abs().max())}
-    return {quantity: {(run.depth + 1, "logits"): value} for quantity, value in found.items()}
+        values |= {"train_mode_loss": trainer.loss(batch).item()}
+    values |= {"leak": float((early(changed_bt) - early(tokens_bt)).abs().max())}
+    return {quantity: {(run.depth + 1, "logits"): value} for quantity, value in values.items()}

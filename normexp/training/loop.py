@@ -1,4 +1,4 @@
-"""RunConfig to measurements: the training of one network from its first step to its last, or to its death."""
+"""The training loop: train one network until its last step or until it becomes non-finite, and measure it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from normexp.training.paths.choice import Choice
 from normexp.training.trainer import Step, Trainer, kept_state, parameter_count, seeded
 
 Report = Callable[[int, float, float, tuple[float, ...]], None]
-"""Called at each step with its number, loss (nats), gradient norm, and the stream's RMS by layer when last measured."""
+"""Called at each step with its number, loss (nats), gradient norm, and the last measured RMS of each layer's stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """Numbers, traces, the network as it ended, and the seconds that each part took: data, steps, eval, replay.
+    """The result of a training run, its traces, the trained network, and seconds by part (data, steps, eval, replay).
 
-    `choice` is the path by which the steps were made, and why.
+    `choice` is the execution path of the steps, and the reason for it.
     """
 
     network: Network
@@ -39,8 +39,8 @@ class Training:
     seconds: Mapping[str, float]
 
 
-class _Watch:
-    """Seconds by part."""
+class _Timer:
+    """Seconds by part of the training."""
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys(("data", "steps", "eval", "replay"), 0.0)
@@ -54,17 +54,17 @@ class _Watch:
 
 @dataclass
 class _Session:
-    """A training under way: the trainer and what has been measured so far."""
+    """A training run in progress: the trainer and the measurements so far."""
 
     trainer: Trainer
-    watch: _Watch
+    timer: _Timer
     curve: list[CurveRow] = field(default_factory=list)
     layers: list[SignalRow] = field(default_factory=list)
     stream_rms: tuple[float, ...] = ()
-    looked: float = 0.0
+    measured_at: float = 0.0
 
-    def look(self) -> None:
-        """Measure the stream by one more forward pass, which changes nothing of the training."""
+    def measure_stream(self) -> None:
+        """Measure the residual stream by one more forward pass, without affecting the training."""
         network = self.trainer.network
         sizes: list[float] = []
 
@@ -74,11 +74,11 @@ class _Session:
 
         with torch.no_grad(), kept_state(network), activations(network, see):
             self.trainer.loss(self.trainer.signal_batch)
-        self.stream_rms, self.looked = tuple(sizes), time.monotonic()
+        self.stream_rms, self.measured_at = tuple(sizes), time.monotonic()
 
     def evaluate(self, number: int) -> tuple[float, Death | None]:
-        """Validation loss after update `number`, and the layers' signal on the first validation sequences."""
-        with self.watch.part("eval"):
+        """Return the validation loss after update `number`; record the signal on the first validation sequences."""
+        with self.timer.part("eval"):
             loss = self.trainer.evaluate()
             rows = training_signal(self.trainer, number, self.trainer.signal_batch)
             self.layers += rows
@@ -86,8 +86,8 @@ class _Session:
             return loss, None if math.isfinite(loss) else locate_validation(self.trainer, number, loss)
 
     def step(self, number: int, batch: Batch) -> tuple[Step, Death | None]:
-        """Update `number`, or its death before or after the update."""
-        with self.watch.part("steps"):
+        """Make update `number`, and locate the fault if the step is non-finite."""
+        with self.timer.part("steps"):
             step = self.trainer.step(number, batch)
             if step.bad is None:
                 return step, None
@@ -102,10 +102,10 @@ def train(
     path: ExecutionPath | None = None,
     look_seconds: float = math.inf,
 ) -> Training:
-    """Train the config's network on the calling thread; `autograd` and `path` as Trainer has them.
+    """Train the config's network on the calling thread; `autograd` and `path` are as in Trainer.
 
-    For reports the stream is measured at evaluations, and once more where so many seconds have gone by since.
-    Raises ValueError where the task has nothing to learn or an infinite reference loss.
+    For `report`, the residual stream is measured at evaluations, and again when `look_seconds` have passed since.
+    Raises ValueError if the task has nothing to learn or an infinite reference loss.
     """
     with seeded(config):
         return _train(config, report, partial(Trainer, autograd=autograd, path=path), look_seconds)
@@ -114,9 +114,9 @@ def train(
 def _train(
     config: RunConfig, report: Report | None, make: Callable[[RunConfig], Trainer], look_seconds: float
 ) -> Training:
-    watch = _Watch()
-    with watch.part("data"):
-        session = _Session(make(config), watch)
+    timer = _Timer()
+    with timer.part("data"):
+        session = _Session(make(config), timer)
         session.trainer.task.check()
         batches = session.trainer.task.batches(config.seed, config.batch)
     val_loss, death = session.evaluate(0)
@@ -124,7 +124,7 @@ def _train(
     number = 0
     while death is None and number < config.steps:
         number += 1
-        with watch.part("data"):
+        with timer.part("data"):
             batch = next(batches)
         step, death = session.step(number, batch)
         evaluated = None
@@ -134,10 +134,10 @@ def _train(
             CurveRow(step=number, lr=step.lr, train_loss=step.loss, grad_norm=step.grad_norm, val_loss=evaluated)
         )
         if report is not None:
-            if death is None and time.monotonic() - session.looked > look_seconds:
-                session.look()
+            if death is None and time.monotonic() - session.measured_at > look_seconds:
+                session.measure_stream()
             report(number, step.loss, step.grad_norm, session.stream_rms)
-    with watch.part("replay"):
+    with timer.part("replay"):
         death_layers = replay(config, death, make) if death is not None and number > 0 else []
     traces = Traces(curve=session.curve, layers=session.layers, death_layers=death_layers)
     return Training(
@@ -145,7 +145,7 @@ def _train(
         choice=session.trainer.choice,
         result=_result(session, traces, death),
         traces=traces,
-        seconds=watch.seconds,
+        seconds=timer.seconds,
     )
 
 
@@ -153,9 +153,9 @@ def _result(session: _Session, traces: Traces, death: Death | None) -> Result:
     evaluations = traces.evaluations
     finite = [loss for _, loss in evaluations if math.isfinite(loss)]
     last = traces.curve[-1]
-    unmade = death is not None and death.where in ("activation", "loss", "grad")
+    no_update = death is not None and death.where in ("activation", "loss", "grad")
     return Result(
-        steps_done=last.step - unmade,
+        steps_done=last.step - no_update,
         losses=session.trainer.task.losses,
         init_val_loss=evaluations[0][1],
         best_val_loss=min(finite, default=None),

@@ -1,9 +1,8 @@
-"""The tables of optimizers and of learning-rate schedules.
+"""Optimizers and learning-rate schedules, on flat parameters.
 
-The updates are the kernels under torch.optim, called on flat parameters: its classes load torch's compiler first, which
-takes longer than a short training.
-
-All parameters of a network in one buffer, and their gradients in another: one optimizer call, one norm.
+All parameters of a network are views of one buffer, and their gradients of another, so that an update or a gradient
+norm takes a single call. The optimizers call the kernels underlying torch.optim directly, because its classes first
+load torch's compiler, which takes longer than a short training run.
 """
 
 from __future__ import annotations
@@ -18,17 +17,24 @@ from torch import Tensor, nn
 
 from normexp.config.run import RunConfig
 
+ADAM_EPS = 1e-8
+"""Added to the root of the second moment. Kingma and Ba 2015, arXiv 1412.6980, algorithm 1."""
+SAFE_GRADIENT = 1e18
+"""The square of a gradient below this bound is far below the largest float32."""
+
+Parts = Sequence[tuple[nn.Parameter, float]]
+"""Flat parameters with their gradients, and the weight decay of each."""
+
 
 def float64_norm(values: Tensor) -> float:
-    """Euclidean norm of all elements, accumulated in float64: non-finite just when an element is."""
+    """Return the Euclidean norm of all elements, accumulated in float64: non-finite exactly if an element is."""
     return float(torch.linalg.vector_norm(values, dtype=torch.float64))
 
 
 def finite(values: Tensor) -> bool:
-    """Whether every element is finite.
+    """Return whether every element is finite.
 
-    The sum, which is quick, is never finite where an element is not; where it overflows by itself, the norm in
-    float64 decides.
+    The sum is fast to compute and never finite if an element is not. If the sum overflows, the norm in float64 decides.
     """
     return math.isfinite(float(values.sum())) or math.isfinite(float64_norm(values))
 
@@ -36,8 +42,8 @@ def finite(values: Tensor) -> bool:
 class FlatParameters:
     """Moves a network's parameters into one float buffer: matrices first, then gains, biases and scalars.
 
-    The network's parameters become views of it, and their gradients views of `grads`, into which every backward pass
-    adds. `groups` are the two halves as optimizer parameter groups; the second is never decayed.
+    The network's parameters become views of the buffer, and their gradients views of `grads`, to which every backward
+    pass adds. `groups` are the two halves as optimizer parameter groups; weight decay only applies to the first.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -60,46 +66,35 @@ class FlatParameters:
         return parameter
 
     def grad_norm(self) -> float:
-        """That of all gradients, by `float64_norm`."""
+        """Return the norm of all gradients, see `float64_norm`."""
         return float64_norm(self.grads)
 
     def values_finite(self) -> bool:
-        """Whether every parameter is finite."""
+        """Return whether every parameter is finite."""
         return finite(self.values)
 
     def split(self, values: Tensor) -> dict[str, Tensor]:
-        """The part of each parameter, by its name, of values that are laid out as the parameters are."""
+        """Split values with the layout of the flat parameters into one part per parameter, by name."""
         return dict(zip(self._names, torch.split(values, self._sizes), strict=True))
 
 
-ADAM_EPS = 1e-8
-"""Added to the root of the second moment. Kingma and Ba 2015, arXiv 1412.6980, algorithm 1."""
-
-Parts = Sequence[tuple[nn.Parameter, float]]
-"""Flat parameters, with their gradients, and the weight decay of each part."""
-
-
-SAFE_GRADIENT = 1e18
-"""The square of a gradient below this is far from the largest float32."""
-
-
 class Optimizer(Protocol):
-    """Makes one update from the gradients that are there, whose norm `finite` is told afterwards.
+    """Makes updates from the current gradients. Call `finite` after each step.
 
-    `step` says whether every parameter is finite, if it looked.
+    `step` returns whether every parameter is finite, or None if it did not check.
     """
 
     def step(self, lr: float) -> bool | None: ...
 
     def finite(self, grad_norm: float) -> bool:
-        """Whether the state is finite after a step. A second moment that is not makes every later update 0."""
+        """Return whether the state is finite after a step. A second moment that is not makes all later updates 0."""
 
     def state(self) -> Tensor | None:
-        """What may overflow while gradients and parameters stay finite, in the order of the flat parameters."""
+        """Return the state that may overflow while all else stays finite, in the order of the flat parameters."""
 
 
 class Adam:
-    """Adam (Kingma and Ba 2015); weight decay in the gradient or, `decoupled`, beside it (Loshchilov, Hutter 2019)."""
+    """Adam (Kingma and Ba 2015), with weight decay in the gradient, or `decoupled` (Loshchilov and Hutter 2019)."""
 
     def __init__(self, parts: Parts, config: RunConfig, *, decoupled: bool = False) -> None:
         self._update = torch.ops.aten._fused_adamw_ if decoupled else torch.ops.aten._fused_adam_
@@ -117,13 +112,13 @@ class Adam:
             )  # fmt: skip
 
     def finite(self, grad_norm: float) -> bool:
-        """As Optimizer. Second moments are means of squared gradients, and looked at only where one may overflow."""
+        """See Optimizer. The second moments, means of squared gradients, are only checked if one may overflow."""
         if grad_norm < SAFE_GRADIENT and not self._decays_in_gradient:
             return True
         return all(finite(state.second) for _, _, state in self._parts)
 
     def state(self) -> Tensor:
-        """The second moments."""
+        """Return the second moments."""
         return torch.cat([state.second for _, _, state in self._parts])
 
 
@@ -146,11 +141,11 @@ class SGD:
             part.add_(part.grad.add(part, alpha=decay) if decay else part.grad, alpha=-lr)
 
     def finite(self, grad_norm: float) -> bool:
-        """There is no state."""
+        """Return True: there is no state."""
         return True
 
     def state(self) -> None:
-        """There is none."""
+        """Return None: there is no state."""
 
 
 def _adamw(parts: Parts, config: RunConfig) -> Adam:
@@ -165,7 +160,7 @@ OPTIMIZERS: Mapping[str, Callable[[Parts, RunConfig], Optimizer]] = MappingProxy
 def make_optimizer(
     config: RunConfig, flat: FlatParameters, table: Mapping[str, Callable[[Parts, RunConfig], Optimizer]] = OPTIMIZERS
 ) -> Optimizer:
-    """The config's optimizer of a table, over the flat parameters; `weight_decay` falls on matrices alone."""
+    """Return the config's optimizer for the flat parameters. `weight_decay` only applies to matrices."""
     return table[config.optimizer](list(zip(flat.groups, (config.weight_decay, 0.0), strict=True)), config)
 
 
@@ -185,6 +180,6 @@ SCHEDULES: Mapping[str, Callable[[int, RunConfig], float]] = MappingProxyType(
 
 
 def rate(update: int, config: RunConfig) -> float:
-    """The learning rate of an update, counted from 1: lr * min(1, update / warmup) times the schedule."""
+    """Return the learning rate of an update, counted from 1: lr * min(1, update / warmup) times the schedule."""
     warm = min(1.0, update / config.warmup) if config.warmup else 1.0
     return config.lr * warm * SCHEDULES[config.schedule](update, config)

@@ -1,11 +1,4 @@
-"""One network in training: its step, its evaluation, and the check that every number is finite.
-
-How many threads torch computes with.
-
-What a training goes on from besides its parameters: the network's running statistics, and torch's random state.
-
-Nothing here draws from the latter, but a user's norm may.
-"""
+"""One network in training: its step, its evaluation, and the check that every number is finite."""
 
 from __future__ import annotations
 
@@ -34,7 +27,7 @@ from normexp.training.paths.program import Program
 
 @contextmanager
 def thread_count(threads: int) -> Iterator[None]:
-    """torch with so many threads, and afterwards with as many as before."""
+    """Run torch with this number of threads, and restore the previous number on exit."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -45,14 +38,14 @@ def thread_count(threads: int) -> Iterator[None]:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """torch with one thread, and its random state given back at the end."""
+    """Run torch with one thread, and restore the number of threads and the random state on exit."""
     with thread_count(1), torch.random.fork_rng(devices=[]):
         yield
 
 
 @contextmanager
 def seeded(config: RunConfig) -> Iterator[None]:
-    """While open, torch's random numbers are those of the config, from the first one on."""
+    """Seed torch's random numbers from the config, and restore the random state on exit."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_of("torch", config.seed))
         yield
@@ -60,7 +53,10 @@ def seeded(config: RunConfig) -> Iterator[None]:
 
 @contextmanager
 def kept_state(network: nn.Module) -> Iterator[None]:
-    """Give every buffer its value and torch its random state back at the end: looking must not change the training."""
+    """Restore all buffers and torch's random state on exit, so that measuring does not affect the training.
+
+    The program itself draws no random numbers from torch, but the norm of a plugin may.
+    """
     before = [(buffer, buffer.clone()) for buffer in network.buffers()]
     try:
         with torch.random.fork_rng(devices=[]):
@@ -71,18 +67,16 @@ def kept_state(network: nn.Module) -> Iterator[None]:
 
 
 EVALUATED = 128
-"""Sequences of the validation set that pass through the network at a time: few enough for the processor's caches."""
-
-
+"""Validation sequences per forward pass: few enough for the caches of the processor."""
 SUSPECT = 1e15
-"""A loss or gradient norm from which on autograd decides: something may have overflowed there, and not in a program."""
+"""A loss or gradient norm of this size or more is recomputed by autograd, since only programs may overflow there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one step measured. `bad` is None, or what was non-finite first.
+    """The measurements of one step. `bad` names what first became non-finite, or is None.
 
-    That is loss or grad before the update; param or optimizer (its state) after it.
+    It is loss or grad before the update, param or optimizer (the optimizer state) after it.
     """
 
     number: int
@@ -93,11 +87,11 @@ class Step:
 
 
 class Trainer:
-    """Network, parameters, optimizer and task of one config. Steps are counted from 1.
+    """The network, parameters, optimizer and task of one config. Steps are counted from 1.
 
-    `network` is one of the config's to go on with; by default, a fresh one. `path` computes the gradients, by default
-    the fastest path that works here; with `autograd`, and in 16 bits, autograd
-    computes them. All paths give the same result up to rounding.
+    `network` is a network of the config to continue with; by default, a new one. `path` computes the gradients, by
+    default the fastest path that works here. With `autograd`, and in 16 bits, autograd computes them. All paths give
+    the same result up to rounding.
     """
 
     def __init__(
@@ -124,7 +118,7 @@ class Trainer:
         self.signal_batch = Batch(self.validation.inputs_nt[few], self.validation.targets_nt[few])
 
     def loss(self, batch: Batch) -> Tensor:
-        """Mean cross-entropy over the targets whose whole context is in view, in nats; NaN for a non-finite logit."""
+        """Return the mean cross-entropy in nats over targets with a visible context; NaN if a logit is not finite."""
         return self._loss(logits(self.network, torch.from_numpy(batch.inputs_nt), self.config), batch)
 
     def _loss(self, logits_btv: Tensor, batch: Batch) -> Tensor:
@@ -135,24 +129,24 @@ class Trainer:
         return loss * math.nan if hidden else loss
 
     def backward(self, batch: Batch) -> float:
-        """Loss of the batch; its gradients replace those before."""
+        """Return the loss of the batch, and replace the gradients by those of the batch."""
         self.flat.grads.zero_()
         loss = self.loss(batch)
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.item()
 
     def gradients(self, batch: Batch) -> tuple[float, float]:
-        """Loss and gradient norm of a training batch; its gradients replace those before.
+        """Return loss and gradient norm of a training batch, and replace the gradients by those of the batch.
 
-        They are non-finite only where autograd finds them so.
+        They are non-finite only if they are so by autograd.
         """
         self._random = torch.get_rng_state()
         if not self._by_program:
             return self.backward(batch), self.flat.grad_norm()
         before = [buffer.clone() for buffer in self._statistics]
-        found = self._program(batch)(batch), self._grad_norm()
-        if all(abs(value) < SUSPECT for value in found):
-            return found
+        sizes = self._program(batch)(batch), self._grad_norm()
+        if all(abs(size) < SUSPECT for size in sizes):
+            return sizes
         for buffer, values in zip(self._statistics, before, strict=True):
             buffer.copy_(values)
         return self.again(batch), self.flat.grad_norm()
@@ -161,7 +155,7 @@ class Trainer:
         return compiled_grad_norm(self.flat) if self._compiled else self.flat.grad_norm()
 
     def pass_through(self, batch: Batch) -> None:
-        """A forward pass through the modules, for those who watch them, and the gradients of the batch."""
+        """Make a forward pass through the modules, whose hooks see it, and compute the gradients of the batch."""
         if self._compiled:
             program = self._program(batch)
             if isinstance(program, CompiledProgram) and program.tape.rows_only:
@@ -172,12 +166,12 @@ class Trainer:
         self.backward(batch)
 
     def again(self, batch: Batch) -> float:
-        """As `backward`, with the random numbers that the last `gradients` drew."""
+        """Do the same as `backward`, with the random numbers that the last `gradients` drew."""
         torch.set_rng_state(self._random)
         return self.backward(batch)
 
     def _program(self, batch: Batch) -> Program:
-        """The program for batches of this shape."""
+        """Return the program for batches of this shape."""
         count, tokens = batch.inputs_nt.shape
         if (count, tokens) not in self._programs:
             make = CompiledProgram if self._compiled else Program
@@ -185,7 +179,7 @@ class Trainer:
         return self._programs[count, tokens]
 
     def step(self, number: int, batch: Batch) -> Step:
-        """One update, unless the loss or a gradient is non-finite before it."""
+        """Make one update, unless the loss or a gradient is non-finite before it."""
         lr = rate(number, self.config)
         loss, grad_norm = self.gradients(batch)
         if not math.isfinite(loss):
@@ -197,13 +191,13 @@ class Trainer:
         return Step(number, lr, loss, grad_norm, bad)
 
     def update(self, lr: float, grad_norm: float) -> tuple[bool, bool]:
-        """Clip the gradients, whose norm is given, and let the optimizer make its step.
+        """Clip the gradients, whose norm is given, and make the optimizer step.
 
-        Returns whether every parameter is finite, and whether the optimizer's state is.
+        Return whether every parameter is finite, and whether the optimizer state is.
         """
         clip = self.config.clip
         if clip and grad_norm > clip:
-            # In two steps, since the factor may be too small for a float32, and would make every gradient 0.
+            # Tiny factors are applied in two steps, since they would underflow in float32 and zero every gradient.
             tiny = clip / grad_norm < torch.finfo(torch.float32).tiny
             for factor in (math.sqrt(clip / grad_norm),) * 2 if tiny else (clip / grad_norm,):
                 self.flat.grads.mul_(factor)
@@ -213,7 +207,7 @@ class Trainer:
         return values_finite, self.optimizer.finite(min(grad_norm, clip) if clip else grad_norm)
 
     def evaluate(self) -> float:
-        """Validation loss, in nats. Random numbers are drawn as by every other evaluation, and for it alone."""
+        """Return the validation loss in nats. Every evaluation draws the same random numbers, and affects no others."""
         if self._compiled:
             loss = self._evaluate_compiled()
             if loss is not None and abs(loss) < SUSPECT:
@@ -221,7 +215,7 @@ class Trainer:
         return self._evaluate_modules()
 
     def _evaluate_compiled(self) -> float | None:
-        """By the forward calls of the program for training, which has its buffers; None where it computes otherwise."""
+        """Evaluate with the forward calls of the training program; None if it computes evaluations differently."""
         inputs_nt, targets_nt, size = self.validation.inputs_nt, self.validation.targets_nt, self.config.batch
         if len(inputs_nt) % size:
             return None
@@ -245,12 +239,12 @@ class Trainer:
 
 
 def _choice(config: RunConfig, path: ExecutionPath | None) -> Choice:
-    """The path of a run's steps: programs compute in float32."""
+    """Return the path of a run's steps. Programs only compute in float32."""
     if config.dtype != "float32":
         return Choice(ExecutionPath.AUTOGRAD, f"programs compute in float32, not in {config.dtype}")
     return choose() if path is None else chosen(path)
 
 
 def parameter_count(network: nn.Module) -> int:
-    """Number of scalars that are trained."""
+    """Return the number of trained scalars."""
     return sum(parameter.numel() for parameter in network.parameters())

@@ -1,4 +1,4 @@
-"""Whatever a config's text or bytes are: a plan, or complaints in plain lines; never anything endless."""
+"""Any text or bytes give a plan or printable error messages, within bounded time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from normexp.config.sweep_file import TOP
 from normexp.errors import UserError
 
 SECONDS = 5.0
-"""Of the processor that the worst text may take; the usual one takes milliseconds."""
+"""CPU time that the slowest text may take; a usual one takes milliseconds."""
 RELAXED = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 
 WORDS = """1 0 -1 +1 4 16 64 1e-3 1E-3 1e3 1.0e2 4.5 08 0777 0x1F 1:30 1_000 1,5 nan .inf -.inf 1e999 -0.0 ~ null none
@@ -67,39 +67,49 @@ BODIES = st.one_of(
 CONFIGS = st.lists(st.tuples(st.sampled_from([*SECTIONS, *SECTIONS, *TOP, *KEYS]), BODIES), min_size=1, max_size=5).map(
     lambda parts: "\n".join(f"{name}: {body}" for name, body in parts)
 )
+TOKENS = st.sampled_from([*WORDS.split(), *SECTIONS, *TOP, "lr", "norm", "\n", "\n ", "  ", "\t"])
+TEXTS = st.text(max_size=60) | st.lists(TOKENS, max_size=40).map(" ".join) | st.lists(TOKENS).map("".join)
 ENCODINGS = st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32", "cp1252", "utf-7", "cp037"])
 
 
 def planned(text: str, *overrides: str) -> Plan | UserError:
-    """A plan or the user's error, soon."""
+    """Return a plan or the UserError, after checking the time."""
     start = time.process_time()
-    found = outcome(lambda: grid.plan(sweep_file.parse(text, origin="c.yaml", overrides=overrides), max_runs=200))
+    result = outcome(lambda: grid.plan(sweep_file.parse(text, origin="c.yaml", overrides=overrides), max_runs=200))
     assert time.process_time() - start < SECONDS
-    assert isinstance(found, Plan | UserError)
-    return found
+    assert isinstance(result, Plan | UserError)
+    return result
 
 
 def outcome(call: Callable[[], object]) -> object:
-    """What the call gives, or the user's error: complaints in characters that can be printed."""
+    """Return the result of a call, or the UserError after checking that its messages are printable."""
     try:
         return call()
-    except UserError as error:
-        told = error
-    assert told.complaints
-    assert all(complaint.isprintable() for complaint in told.complaints)
-    return told
+    except UserError as fault:
+        error = fault
+    assert error.complaints
+    assert all(complaint.isprintable() for complaint in error.complaints)
+    return error
 
 
 @given(CONFIGS)
 @settings(max_examples=100, deadline=None, suppress_health_check=RELAXED)
 @example("grid: {seed: {range: [0, 999999, 1]}, eps: {linspace: [1e-9, 1, 999]}}\nbase: {norm: none}")
-def test_a_nearly_valid_config_is_a_plan_or_complaints(text: str) -> None:
+def test_a_nearly_valid_config_is_a_plan_or_an_error(text: str) -> None:
     planned(text)
+
+
+@given(TEXTS)
+@settings(max_examples=150, deadline=None, suppress_health_check=RELAXED)
+def test_any_text_and_override_is_a_plan_or_an_error(text: str) -> None:
+    planned(text)
+    planned("base: {depth: 1}", text)
+    planned("base: {depth: 1}", f"lr={text}")
 
 
 @given(st.binary(max_size=80) | st.tuples(CONFIGS, ENCODINGS).map(lambda part: part[0].encode(part[1], "replace")))
 @settings(max_examples=60, deadline=None, suppress_health_check=RELAXED)
-def test_any_bytes_are_a_config_or_complaints(tmp_path: Path, data: bytes) -> None:
+def test_any_bytes_are_a_config_or_an_error(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "c.yaml"
     path.write_bytes(data)
     outcome(lambda: planned(sweep_file.text_of(path)))
@@ -125,11 +135,11 @@ PLACES = [
 
 
 @pytest.mark.parametrize("section", [*SECTIONS, "sweeps", "table", "published", "name"])
-def test_text_that_stands_for_billions_of_values_is_refused_at_once(section: str) -> None:
+def test_text_that_expands_to_billions_of_values_is_rejected_fast(section: str) -> None:
     for bomb in ("*a11", "*b11"):
         for place in PLACES:
-            found = planned(f"{BOMB}\n{MAPPING_BOMB}\n{section}: {place.replace('{}', bomb).format()}")
-            assert isinstance(found, UserError)
+            result = planned(f"{BOMB}\n{MAPPING_BOMB}\n{section}: {place.replace('{}', bomb).format()}")
+            assert isinstance(result, UserError)
 
 
 @pytest.mark.parametrize(
@@ -149,25 +159,25 @@ def test_text_that_stands_for_billions_of_values_is_refused_at_once(section: str
     ],
     ids=lambda text: text[:20],
 )
-def test_what_is_no_config_is_refused_soon(text: str) -> None:
-    found = planned(text)
-    assert isinstance(found, UserError)
-    assert len(found.complaints) <= 31
+def test_large_invalid_texts_are_rejected_fast(text: str) -> None:
+    error = planned(text)
+    assert isinstance(error, UserError)
+    assert len(error.complaints) <= 31
 
 
-def test_many_warnings_are_bounded() -> None:
-    found = planned("grid:\n lr:\n" + " - 1e-3\n" * 1500)
-    assert isinstance(found, Plan)
-    assert len(found.warnings) == 32
-    assert found.warnings[-2:] == ("and 1469 more", "dropped 1499 duplicate points")
+def test_many_warnings_are_cut() -> None:
+    plan = planned("grid:\n lr:\n" + " - 1e-3\n" * 1500)
+    assert isinstance(plan, Plan)
+    assert len(plan.warnings) == 32
+    assert plan.warnings[-2:] == ("and 1469 more", "dropped 1499 duplicate points")
 
 
-def test_a_device_without_end_is_no_config() -> None:
-    with pytest.raises(UserError, match="longer than"):
+def test_an_endless_device_is_not_a_config() -> None:
+    with pytest.raises(UserError, match="/dev/zero"):
         sweep_file.load(Path("/dev/zero"))
 
 
-def test_reading_ends_at_a_thousand_faults() -> None:
-    found = planned("\n".join(f"key{number}: 1" for number in range(1500)))
-    assert isinstance(found, UserError)
-    assert found.complaints[-1] == "and 972 more"
+def test_reading_stops_after_a_thousand_errors() -> None:
+    error = planned("\n".join(f"key{number}: 1" for number in range(1500)))
+    assert isinstance(error, UserError)
+    assert error.complaints[-1] == "and 972 more"

@@ -1,8 +1,9 @@
-"""Settings that cannot work together: refused or warned of before a run, and what passes ends as done."""
+"""Configurations that cannot work are rejected, or draw a warning, before a run; all others end as done."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ ENDS: dict[str, list[Any]] = {
     "eval_every": [2, 10**9],
     "seed": [2**63 - 1],
 }
-"""Values near the limits of each key without choices; a new key must be given some here."""
+"""Values near the limits of each key without choices. A new key needs some here."""
 
 
 def ends(name: str) -> list[Any]:
@@ -65,7 +66,7 @@ _losses: dict[TaskName, Losses] = {}
 
 
 def valid(values: dict[str, Any]) -> RunConfig | None:
-    """The one run of a config, where everything that is checked before a run lets it pass."""
+    """Return the single run of a config if it passes every check before a run."""
     lines = "".join(f"  {name}: {value}\n" for name, value in (TINY | values).items())
     try:
         (config,) = grid.plan(sweep_file.parse(f"base:\n{lines}", origin="c.yaml")).configs.values()
@@ -75,14 +76,14 @@ def valid(values: dict[str, Any]) -> RunConfig | None:
     return config
 
 
-def made(config: RunConfig, *, autograd: bool = False) -> RunRecord:
+def run(config: RunConfig, *, autograd: bool = False) -> RunRecord:
     return Job(losses=_losses, autograd=autograd)(config, lambda progress: None)
 
 
 def check_that_it_ends_as_done(values: dict[str, Any], autograd: bool) -> None:
     config = valid(values)
     if config is not None:
-        record = made(config, autograd=autograd)
+        record = run(config, autograd=autograd)
         assert record.status is Status.DONE, record.error
 
 
@@ -97,24 +98,24 @@ def check_that_it_ends_as_done(values: dict[str, Any], autograd: bool) -> None:
         {"width": 1, "heads": 1, "position": "subln", "hidden": 1},
     ],
 )
-def test_what_was_found_to_fail_does_not_pass(values: dict[str, Any], autograd: bool) -> None:
+def test_known_failures_do_not_pass_the_checks(values: dict[str, Any], autograd: bool) -> None:
     check_that_it_ends_as_done(values, autograd)
 
 
 @pytest.mark.slow
 @given(values=configs, autograd=st.booleans())
 @settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_what_passes_validation_does_not_fail(values: dict[str, Any], autograd: bool) -> None:
+def test_what_passes_the_checks_does_not_fail(values: dict[str, Any], autograd: bool) -> None:
     check_that_it_ends_as_done(values, autograd)
 
 
 REFUSED = [
-    ({"norm": "bn", "eps": 0.0}, "norm bn, final_norm bn, eps 0.0: torch's BatchNorm needs an eps above 0"),
-    ({"norm": "ln", "final_norm": "bn", "eps": 0.0}, "norm ln, final_norm bn, eps 0.0: torch's BatchNorm"),
-    ({"eps": 1e39}, "eps 1e+39: is infinite in float32: write at most 3.4e+38"),
-    ({"init_gain": 9e299}, "init_gain 9e+299: is infinite in float32"),
-    ({"norm": "dyt", "dyt_alpha": 1e39}, "dyt_alpha 1e+39: is infinite in float32"),
-    ({"optimizer": "sgd", "weight_decay": 1e39}, "weight_decay 1e+39: is infinite in float32"),
+    ({"norm": "bn", "eps": 0.0}, "norm bn, final_norm bn, eps 0.0: "),
+    ({"norm": "ln", "final_norm": "bn", "eps": 0.0}, "norm ln, final_norm bn, eps 0.0: "),
+    ({"eps": 1e39}, "eps 1e+39: "),
+    ({"init_gain": 9e299}, "init_gain 9e+299: "),
+    ({"norm": "dyt", "dyt_alpha": 1e39}, "dyt_alpha 1e+39: "),
+    ({"optimizer": "sgd", "weight_decay": 1e39}, "weight_decay 1e+39: "),
 ]
 ALLOWED = [
     {"norm": "ln", "eps": 0.0},
@@ -126,61 +127,47 @@ ALLOWED = [
 ]
 
 
-@pytest.mark.parametrize(("values", "words"), REFUSED)
-def test_what_no_run_survives_is_refused_wherever_it_is_asked_for(values: dict[str, Any], words: str) -> None:
+@pytest.mark.parametrize(("values", "start"), REFUSED)
+def test_configurations_that_cannot_run_are_rejected(values: dict[str, Any], start: str) -> None:
     with pytest.raises(UserError) as caught:
         grid.plan_of(name="c.yaml", title="t", groups=[("", {**values, "seed": [0, 1]})])
     (complaint,) = caught.value.complaints
-    assert complaint.startswith(f"c.yaml: {words}")
-    with pytest.raises(UserError, match=r"float32|eps above 0"):
+    assert complaint.startswith(f"c.yaml: {start}")
+    with pytest.raises(UserError, match=re.escape(start)):
         normexp.run(values, executor="inline")
     assert RunConfig(**values).run_id, "a stored run stays readable"
 
 
 @pytest.mark.parametrize("values", ALLOWED)
-def test_what_does_not_reach_a_limit_is_allowed(values: dict[str, Any]) -> None:
+def test_configurations_within_the_limits_are_allowed(values: dict[str, Any]) -> None:
     assert feasibility.refusals([RunConfig(**values)]) == []
 
 
-CONSTANT = "LayerNorm of one feature is constant: what follows it does not depend on the input"
 WARNED = [
-    ({"width": 1, "heads": 1, "norm": "none", "final_norm": "ln"}, [f"final_norm ln, width 1: {CONSTANT}"]),
-    (
-        {"width": 1, "heads": 1, "position": "post"},
-        [f"position post, norm ln, width 1: {CONSTANT}"],
-    ),
-    ({"hidden": 1, "position": "subln"}, [f"position subln, norm ln, hidden 1: {CONSTANT}"]),
-    ({"qk_norm": "ln", "heads": 8}, [f"qk_norm ln, width 8, heads 8: {CONSTANT}"]),
-    ({"qk_norm": "l2", "heads": 8}, ["qk_norm l2, width 8, heads 8: normalizing one feature to unit length keeps"]),
-    (
-        {"width": 2, "norm": "none", "final_norm": "ln"},
-        ["final_norm ln, width 2: LayerNorm of two features keeps only which of them is larger"],
-    ),
-    (
-        {"width": 1, "heads": 1, "norm": "rms", "position": "post"},
-        ["position post, norm rms, width 1: RMSNorm of one feature keeps only its sign"],
-    ),
-    ({"eps": 1e30}, ["eps 1e+30: eps exceeds any mean square by far: the output of every norm is close to 0"]),
-    (
-        {"position": "rezero", "residual": False},
-        ["position rezero, residual false, init xavier: without the skip path, every block gives 0"],
-    ),
-    ({"init_gain": 0.0, "residual": False}, ["residual false, init_gain 0.0: without the skip path and with matrices"]),
-    ({"init_gain": 0.0}, ["init xavier, init_gain 0.0: matrices that start at 0 in a row get no gradient"]),
-    ({"lr": 1e-12}, ["optimizer adam, lr 1e-12: updates are too small to change float32 weights"]),
-    ({"clip": 1e-20}, ["clip 1e-20: gradients clipped to this norm are too small to change float32 weights"]),
+    ({"width": 1, "heads": 1, "norm": "none", "final_norm": "ln"}, "final_norm ln, width 1: LayerNorm"),
+    ({"width": 1, "heads": 1, "position": "post"}, "position post, norm ln, width 1: LayerNorm"),
+    ({"hidden": 1, "position": "subln"}, "position subln, norm ln, hidden 1: LayerNorm"),
+    ({"qk_norm": "ln", "heads": 8}, "qk_norm ln, width 8, heads 8: LayerNorm"),
+    ({"qk_norm": "l2", "heads": 8}, "qk_norm l2, width 8, heads 8: L2"),
+    ({"width": 2, "norm": "none", "final_norm": "ln"}, "final_norm ln, width 2: LayerNorm"),
+    ({"width": 1, "heads": 1, "norm": "rms", "position": "post"}, "position post, norm rms, width 1: RMSNorm"),
+    ({"eps": 1e30}, "eps 1e+30: "),
+    ({"position": "rezero", "residual": False}, "position rezero, residual false, init xavier: "),
+    ({"init_gain": 0.0, "residual": False}, "residual false, init_gain 0.0: "),
+    ({"init_gain": 0.0}, "init xavier, init_gain 0.0: "),
+    ({"lr": 1e-12}, "optimizer adam, lr 1e-12: "),
+    ({"clip": 1e-20}, "clip 1e-20: "),
 ]
 
 
-@pytest.mark.parametrize(("values", "told"), WARNED)
-def test_what_learns_nothing_is_warned_of(values: dict[str, Any], told: list[str]) -> None:
-    warnings = feasibility.warnings([RunConfig(**TINY | values)])
-    assert len(warnings) == len(told)
-    assert all(warning.startswith(words) for warning, words in zip(warnings, told, strict=True)), warnings
+@pytest.mark.parametrize(("values", "start"), WARNED)
+def test_configurations_that_cannot_learn_draw_a_warning(values: dict[str, Any], start: str) -> None:
+    (warning,) = feasibility.warnings([RunConfig(**TINY | values)])
+    assert warning.startswith(start)
 
 
 def outputs(config: RunConfig) -> Any:
-    """The logits of a trained network at each token, in evaluation: (n, v)."""
+    """Return the logits of a trained network at each token, in evaluation: (n, v)."""
     import torch
 
     from normexp.training.loop import train
@@ -201,28 +188,28 @@ def outputs(config: RunConfig) -> Any:
     ],
 )
 @pytest.mark.usefixtures("alone")
-def test_what_is_called_constant_is_constant(values: dict[str, Any]) -> None:
-    found_nv = outputs(RunConfig(**TINY | values | {"pos_embed": "none", "steps": 20, "lr": 1e-2}))
-    assert (found_nv - found_nv[0]).abs().max() < 1e-6
+def test_networks_reported_as_constant_are_constant(values: dict[str, Any]) -> None:
+    logits_nv = outputs(RunConfig(**TINY | values | {"pos_embed": "none", "steps": 20, "lr": 1e-2}))
+    assert (logits_nv - logits_nv[0]).abs().max() < 1e-6
 
 
 @pytest.mark.parametrize("values", [{}, {"init": "torch", "position": "rezero", "residual": False}, {"width": 2}])
 @pytest.mark.usefixtures("alone")
-def test_what_is_not_called_constant_is_not(values: dict[str, Any]) -> None:
+def test_other_networks_are_not_constant(values: dict[str, Any]) -> None:
     config = RunConfig(**TINY | values | {"steps": 20, "lr": 1e-2})
     assert not any("constant" in warning for warning in feasibility.warnings([config]))
-    found_nv = outputs(config)
-    assert (found_nv - found_nv[0]).abs().max() > 1e-3
+    logits_nv = outputs(config)
+    assert (logits_nv - logits_nv[0]).abs().max() > 1e-3
 
 
-def test_the_usual_networks_draw_no_warning() -> None:
+def test_usual_networks_draw_no_warning() -> None:
     runs = [RunConfig(norm=norm, position=position) for norm in ends("norm") for position in ends("position")]
     assert feasibility.warnings(runs) == []
 
 
-def test_a_run_that_needs_more_memory_than_there_is_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_does_not_fit_into_memory_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     for values in ({"width": 10**6}, {"hidden": 10**9}, {"batch": 10**9}, {"seq_len": 10**8, "batch": 10**3}):
-        with pytest.raises(UserError, match="GiB of memory, and this machine has"):
+        with pytest.raises(UserError, match="GiB"):
             check_memory([RunConfig(), RunConfig(**{"width": 64, **values})])
         check_memory([RunConfig(**values)], "tcp://elsewhere:8786")
     for memory in (None, 10**9):
@@ -230,7 +217,7 @@ def test_a_run_that_needs_more_memory_than_there_is_is_refused(monkeypatch: pyte
         check_memory([RunConfig()])
 
 
-def test_the_memory_that_a_run_needs_is_a_lower_bound() -> None:
+def test_the_estimated_memory_is_a_lower_bound() -> None:
     from normexp.model.network import build
 
     for values in (TINY, {**TINY, "mixer": "linear", "depth": 3, "optimizer": "sgd"}):
@@ -244,25 +231,24 @@ def _batches(run: RunConfig) -> int:
     return (two - one) * run.batch
 
 
-def test_the_commands_refuse_and_warn_before_anything_runs(
+def test_commands_reject_and_warn_before_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "c.yaml").write_text("base: {depth: 1, width: 1, heads: 1, hidden: 4, steps: 2}\ngrid: {norm: [ln]}")
-    for arguments in (["sweep", "c.yaml", "norm=bn", "eps=0"], ["collapse", "--norm", "bn", "--eps", "0"]):
-        assert main(arguments, tmp_path, monkeypatch) == 2
-        assert "torch's BatchNorm needs an eps above 0" in capfd.readouterr().err
     for arguments in (
+        ["sweep", "c.yaml", "norm=bn", "eps=0"],
+        ["collapse", "--norm", "bn", "--eps", "0"],
         ["probe", "norm=bn", "eps=0"],
         ["bench", "norm=bn", "eps=0"],
         ["edge", "c.yaml", "norm=bn", "eps=0"],
     ):
         assert main(arguments, tmp_path, monkeypatch) == 2
-        assert "torch's BatchNorm needs an eps above 0" in capfd.readouterr().err
+        assert "norm bn, final_norm bn, eps 0.0: " in capfd.readouterr().err
     assert main(["sweep", "c.yaml", "--dry-run"], tmp_path, monkeypatch) == 0
-    assert f"warning: final_norm ln, width 1: {CONSTANT}" in capfd.readouterr().err
+    assert "warning: final_norm ln, width 1: " in capfd.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["c.yaml"]
 
 
-def test_python_is_warned_as_the_commands_are(tmp_path: Path) -> None:
-    with pytest.warns(normexp.ConfigWarning, match="LayerNorm of one feature is constant"):
+def test_python_warns_like_the_commands(tmp_path: Path) -> None:
+    with pytest.warns(normexp.ConfigWarning, match="LayerNorm"):
         normexp.run({**TINY, "width": 1, "heads": 1}, executor="inline")

@@ -1,4 +1,4 @@
-"""Grids: expanded in order, one run for all points that are the same."""
+"""Grids: the order of points, and one run for all equivalent points."""
 
 import itertools
 import os
@@ -45,21 +45,21 @@ def test_lr_scan() -> None:
     assert str(grid.count(sweep)) == "20 points, 20 runs, 0 redundant"
 
 
-def test_a_grid_is_refused_by_its_runs_not_its_points() -> None:
+def test_the_limit_is_on_runs_not_points() -> None:
     text = "base: {norm: none}\ngrid: {position: [pre, post], warmup: [0, 1], seed: [0, 1, 2]}"
     assert len(planned(text, max_runs=3).points) == 12
-    with pytest.raises(UserError, match=r"c.yaml: 3 runs \(12 points\), more than 2: .*--max-runs 3"):
+    with pytest.raises(UserError, match=r"c.yaml: 3 runs \(12 points\).*--max-runs 3"):
         planned(text, max_runs=2)
 
 
-def test_points_that_share_runs_are_bounded_too() -> None:
+def test_points_that_share_runs_are_limited_too() -> None:
     text = "base: {norm: none}\ngrid: {eps: {linspace: [1e-9, 1, 999]}}"
     assert len(planned(text, max_runs=100).configs) == 1
-    with pytest.raises(UserError, match=r"1 runs \(999 points\), more than 99 or 990 points: .*--max-runs 100"):
+    with pytest.raises(UserError, match=r"1 runs \(999 points\).* 990 points.*--max-runs 100"):
         planned(text, max_runs=99)
 
 
-def test_redundant_points_share_a_run_and_keep_what_was_asked() -> None:
+def test_redundant_points_share_a_run_and_keep_their_values() -> None:
     plan = planned("grid: {norm: [none, ln], position: [post, pre], warmup: [0, 1]}")
     assert len(plan.points) == 8
     assert len(plan.configs) == 3
@@ -75,29 +75,13 @@ def test_zipped_axes_advance_together_and_come_first() -> None:
     assert shown(plan, "depth", "lr", "norm") == [(*pair, norm) for pair in pairs for norm in ("ln", "rms")]
 
 
-@pytest.mark.parametrize(
-    ("axes", "pairs"),
-    [
-        ({"seed": [0, 1, 0, 1], "lr": [1e-3, 1e-3, 1e-2, 1e-2]}, [(0, 1e-3), (1, 1e-3), (0, 1e-2), (1, 1e-2)]),
-        ({"depth": [1, 1, 2], "lr": [1e-3, 3e-3, 1e-3]}, [(1, 1e-3), (1, 3e-3), (2, 1e-3)]),
-        ({"depth": [1, 1, 2, 1, 2], "lr": [1e-3, 3e-3, 1e-3, 1e-3, 1e-3]}, [(1, 1e-3), (1, 3e-3), (2, 1e-3)]),
-        (
-            {"norm": ["ln", "LN", "rms", "none"], "lr": [1e-3, 1e-3, 1e-3, 1e-3]},
-            [("ln", 1e-3), ("rms", 1e-3), ("none", 1e-3)],
-        ),
-    ],
-)
-def test_zipped_values_are_paired_before_duplicates_are_dropped(
-    axes: dict[str, list[Any]], pairs: list[tuple[Any, ...]]
-) -> None:
-    plan = planned(yaml.safe_dump({"zip": axes, "grid": {"width": [64, 32]}}, sort_keys=False))
-    assert shown(plan, *axes, "width") == [(*pair, width) for pair in pairs for width in (64, 32)]
-    dropped = 2 * (len(next(iter(axes.values()))) - len(pairs))
-    told = f"dropped {dropped} duplicate points"
-    assert plan.warnings == ((told,) if dropped else ())
+def test_zipped_values_in_two_spellings_are_one_pair() -> None:
+    plan = planned("zip: {norm: [ln, LN, rms, none], lr: [1e-3, 1e-3, 1e-3, 1e-3]}")
+    assert shown(plan, "norm", "lr") == [("ln", 1e-3), ("rms", 1e-3), ("none", 1e-3)]
+    assert plan.warnings == ("dropped 1 duplicate point",)
 
 
-def test_pairs_that_a_scale_makes_equal_are_dropped_as_pairs() -> None:
+def test_pairs_that_become_equal_by_scaling_are_dropped() -> None:
     text = "zip: {steps: [100, 101, 200], warmup: [0, 0, 10]}"
     plan = grid.plan(sweep_file.parse(text, origin="c.yaml", scale=0.1))
     assert shown(plan, "steps", "warmup") == [(10, 0), (20, 1)]
@@ -109,7 +93,7 @@ def test_pairs_that_a_scale_makes_equal_are_dropped_as_pairs() -> None:
     widths=st.lists(st.sampled_from([32, 64]), min_size=1, max_size=3),
 )
 @settings(max_examples=50, deadline=None)
-def test_a_zip_in_a_grid_is_the_pairs_as_written_each_once(pairs: list[tuple[int, float]], widths: list[int]) -> None:
+def test_a_zip_gives_each_pair_once(pairs: list[tuple[int, float]], widths: list[int]) -> None:
     seeds, rates = zip(*pairs, strict=True)
     plan = planned(yaml.safe_dump({"zip": {"seed": [*seeds], "lr": [*rates]}, "grid": {"width": widths}}))
     asked = [(*pair, width) for pair in pairs for width in widths]
@@ -144,103 +128,80 @@ def test_excluded_points(exclude: str, left: set[tuple[str, str]]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "left", "removed"),
+    ("grid_text", "exclude", "left"),
     [
+        ("optimizer: [adam, sgd], beta1: [0.9, 0.99]", "beta1: 0.9", "adam 0.99, sgd 0.9, sgd 0.99"),
+        ("optimizer: [adam, sgd], beta1: [0.9, 0.99]", "beta1: 0.99", "adam 0.9, sgd 0.9, sgd 0.99"),
+        ("norm: [none, ln], eps: [1e-5, 1e-3]", "eps: 1e-5", "none 1e-05, none 0.001, ln 0.001"),
+        ("mixer: [mean, attention], heads: [4, 8]", "heads: 4", "mean 4, mean 8, attention 8"),
+        ("position: [pre, mix], post_share: [0.25, 0.5]", "post_share: 0.25", "pre 0.25, pre 0.5, mix 0.5"),
+        ("norm: [ln, dyt], dyt_alpha: [0.5, 0.2]", "dyt_alpha: 0.5", "ln 0.5, ln 0.2, dyt 0.2"),
+        ("depth: [0, 1], hidden: [128, 8]", "hidden: 128", "0 128, 0 8, 1 8"),
+        ("position: [rezero, pre], norm: [ln, rms]", "norm: ln", "rezero ln, rezero rms, pre rms"),
+        ("position: [rezero, pre], norm: [none, rms]", "norm: none", "rezero none, rezero rms, pre rms"),
         (
-            "grid: {optimizer: [adam, sgd], beta1: [0.9, 0.99]}\nexclude: {beta1: 0.9}",
-            "adam 0.99, sgd 0.9, sgd 0.99",
-            1,
-        ),
-        (
-            "grid: {optimizer: [adam, sgd], beta1: [0.9, 0.99]}\nexclude: {beta1: 0.99}",
-            "adam 0.9, sgd 0.9, sgd 0.99",
-            1,
-        ),
-        ("grid: {norm: [none, ln], eps: [1e-5, 1e-3]}\nexclude: {eps: 1e-5}", "none 1e-05, none 0.001, ln 0.001", 1),
-        ("grid: {mixer: [mean, attention], heads: [4, 8]}\nexclude: {heads: 4}", "mean 4, mean 8, attention 8", 1),
-        (
-            "grid: {position: [pre, mix], post_share: [0.25, 0.5]}\nexclude: {post_share: 0.25}",
-            "pre 0.25, pre 0.5, mix 0.5",
-            1,
-        ),
-        ("grid: {norm: [ln, dyt], dyt_alpha: [0.5, 0.2]}\nexclude: {dyt_alpha: 0.5}", "ln 0.5, ln 0.2, dyt 0.2", 1),
-        ("grid: {depth: [0, 1], hidden: [128, 8]}\nexclude: {hidden: 128}", "0 128, 0 8, 1 8", 1),
-        ("grid: {position: [rezero, pre], norm: [ln, rms]}\nexclude: {norm: ln}", "rezero ln, rezero rms, pre rms", 1),
-        (
-            "grid: {position: [rezero, pre], norm: [none, rms]}\nexclude: {norm: none}",
-            "rezero none, rezero rms, pre rms",
-            1,
-        ),
-        (
-            "grid: {position: [rezero, mix], norm: [ln, rms]}\nexclude: {norm: ln, position: rezero}",
+            "position: [rezero, mix], norm: [ln, rms]",
+            "norm: ln, position: rezero",
             "rezero ln, rezero rms, mix ln, mix rms",
-            0,
         ),
-        ("grid: {depth: [0, 1], norm: [ln, rms]}\nexclude: {norm: rms}", "0 ln, 1 ln", 2),
+        ("depth: [0, 1], norm: [ln, rms]", "norm: rms", "0 ln, 1 ln"),
+        ("depth: [0, 1], norm: [ln, rms], final_norm: [ln]", "norm: rms", "0 ln ln, 0 rms ln, 1 ln ln"),
         (
-            "base: {final_norm: ln}\ngrid: {depth: [0, 1], norm: [ln, rms]}\nexclude: {norm: rms}",
-            "0 ln, 0 rms, 1 ln",
-            1,
-        ),
-        (
-            "grid: {dtype: [float32, float16], norm_dtype: [float32, same]}\nexclude: {norm_dtype: float32}",
+            "dtype: [float32, float16], norm_dtype: [float32, same]",
+            "norm_dtype: float32",
             "float32 float32, float32 same, float16 same",
-            1,
         ),
-        ("grid: {norm: [none, ln], warmup: [0, 1, 2]}\nexclude: {warmup: 1}", "none 2, ln 2", 4),
-        (
-            "grid: {norm: [none, ln], final_norm: [auto, rms]}\nexclude: {final_norm: none}",
-            "none rms, ln ln, ln rms",
-            1,
-        ),
-        ("grid: {norm: [ln, rms], final_norm: [auto, ln]}\nexclude: {final_norm: auto}", "ln ln, rms ln", 2),
+        ("norm: [none, ln], warmup: [0, 1, 2]", "warmup: 1", "none 2, ln 2"),
+        ("norm: [none, ln], final_norm: [auto, rms]", "final_norm: none", "none rms, ln ln, ln rms"),
+        ("norm: [ln, rms], final_norm: [auto, ln]", "final_norm: auto", "ln ln, rms ln"),
     ],
 )
-def test_an_exclusion_needs_its_keys_to_apply(text: str, left: str, removed: int) -> None:
+def test_an_exclusion_needs_its_keys_to_apply(grid_text: str, exclude: str, left: str) -> None:
+    text = f"grid: {{{grid_text}}}\nexclude: {{{exclude}}}"
     plan, count = planned(text), counted(text)
-    axes = [key for key in re.findall(r"(\w+): \[", text) if key in plan.axes]
-    assert [" ".join(map(str, values)) for values in shown(plan, *axes)] == left.split(", ")
+    removed = count.points - len(left.split(", "))
+    assert [" ".join(map(str, values)) for values in shown(plan, *plan.axes)] == left.split(", ")
     assert [exclusion.points for exclusion in plan.excluded] == [removed]
     assert (count.excluded, count.runs) == (removed, len(plan.configs))
 
 
-def test_excluding_everything_is_refused() -> None:
-    with pytest.raises(UserError, match="exclude leaves no point"):
+def test_excluding_everything_is_rejected() -> None:
+    with pytest.raises(UserError, match=r"^c\.yaml: exclude"):
         planned("base: {depth: 1}\nexclude: [{depth: 1}]")
 
 
 @pytest.mark.parametrize(
-    ("text", "warnings"),
+    ("text", "facts"),
     [
-        ("base: {depth: 1}\nexclude: [{depth: 3, norm: ln}]", ["exclude {depth: 3, norm: ln} removes no point"]),
+        ("base: {depth: 1}\nexclude: [{depth: 3, norm: ln}]", ["{depth: 3, norm: ln} removes no point"]),
         (
             "grid: {optimizer: [sgd], beta1: [0.9, 0.5]}\nexclude: {beta1: 0.9}",
-            ["exclude {beta1: 0.9} removes no point; beta1 matters only when: optimizer: adam, adamw"],
+            ["{beta1: 0.9} removes no point | optimizer: adam, adamw"],
         ),
         (
             "grid: {optimizer: [adam, sgd], beta1: [0.9, 0.5]}\nexclude: {optimizer: sgd, beta1: 0.9}",
-            ["exclude {optimizer: sgd, beta1: 0.9} removes no point; beta1 matters only when: optimizer: adam, adamw"],
+            ["{optimizer: sgd, beta1: 0.9} removes no point | optimizer: adam, adamw"],
         ),
         (
             "base: {beta1: 0.9}\ngrid: {optimizer: [adam, sgd], seed: [0, 1]}\nexclude: {beta1: 0.9}",
-            ["exclude {beta1: 0.9} removes every point with optimizer: adam"],
+            ["{beta1: 0.9} removes every point with optimizer: adam"],
         ),
         ("grid: {lr: [1, 2], depth: [1, 2]}\nexclude: {lr: 1}", []),
         ("zip: {lr: [1, 2], depth: [1, 2]}\nexclude: {lr: 1}", []),
         (
             "sweeps: [{label: a, grid: {lr: [1, 2]}, exclude: {depth: 20}}, {label: b, exclude: {lr: 0.0010001}}]",
-            [
-                "exclude {depth: 20} of 'a' removes every point of its entry",
-                "exclude {lr: 0.0010001} of 'b' removes no point",
-            ],
+            ["{depth: 20} of 'a' removes every point", "{lr: 0.0010001} of 'b' removes no point"],
         ),
     ],
 )
-def test_an_exclusion_that_removes_nothing_or_more_than_it_names_is_warned_of(text: str, warnings: list[str]) -> None:
-    assert list(planned(text).warnings) == warnings
+def test_an_exclusion_with_an_unexpected_effect_draws_a_warning(text: str, facts: list[str]) -> None:
+    warnings = planned(text).warnings
+    assert len(warnings) == len(facts)
+    for warning, expected in zip(warnings, facts, strict=True):
+        assert all(fact in warning for fact in expected.split(" | ")), warning
 
 
-def test_each_exclusion_is_counted_whatever_the_others_remove() -> None:
+def test_each_exclusion_is_counted_regardless_of_the_others() -> None:
     text = (
         "grid: {norm: [none, ln], lr: [1, 2], seed: [0, 1, 1]}\nexclude: [{norm: none}, {lr: 2.0}, {lr: 2, norm: none}]"
     )
@@ -253,30 +214,33 @@ def test_each_exclusion_is_counted_whatever_the_others_remove() -> None:
     assert len(plan.points) == 2
 
 
-def test_clashing_values_are_named_unless_left_out() -> None:
+def test_conflicting_values_are_named_unless_excluded() -> None:
     text = "grid: {width: [64, 48], heads: [4, 5, 3], seed: [0, 1], order: [2, 16]}"
     for use in (planned, counted):
         with pytest.raises(UserError) as caught:
             use(text)
         complaints = caught.value.complaints
+        text_of = "\n".join(complaints)
         assert "c.yaml: heads: 5 does not divide width 64 (at width 64, heads 5, order 2)" in complaints
-        assert "c.yaml: order: 16 is not below seq_len 16 (at width 64, heads 4, order 16)" in complaints
+        assert "order: 16" in text_of
+        assert "(at width 64, heads 4, order 16)" in text_of
         assert len(complaints) == 5
     left = f"{text}\nexclude: [{{heads: 5}}, {{order: 16}}, {{heads: 3, width: 64}}]"
     assert len(planned(left).points) == 6
     assert counted(left).runs == 6
 
 
-def test_many_clashes_are_bounded() -> None:
+def test_many_conflicts_are_cut() -> None:
     with pytest.raises(UserError) as caught:
         planned("grid: {heads: {range: [65, 164, 1]}}")
     assert len(caught.value.complaints) == 31
     assert caught.value.complaints[-1] == "and 70 more"
 
 
-def test_warm_up_longer_than_training_is_told_with_the_rate_it_reaches() -> None:
+def test_a_warm_up_longer_than_training_draws_a_warning() -> None:
     plan = planned("base: {steps: 20, lr: 0.01}\ngrid: {warmup: [0, 19, 20, 21]}")
-    assert plan.warnings == ("warmup 21 is longer than steps 20: the rate only reaches 0.00952 for lr 0.01",)
+    (warning,) = plan.warnings
+    assert all(fact in warning for fact in ("warmup 21", "steps 20", "0.00952 for lr 0.01"))
     assert len(plan.configs) == 4
 
 
@@ -310,7 +274,7 @@ def test_without_labels_what_differs_between_sweeps_is_an_axis() -> None:
     ]
 
 
-def test_tables_and_published_figures_name_axes() -> None:
+def test_tables_and_published_numbers_name_axes() -> None:
     text = """
 grid: {lr: [1e-3, 1e-2]}
 table: {rows: [lr], columns: depth}
@@ -326,10 +290,11 @@ published:
         ({"lr": 1e-3, "norm": "ln"}, "2.280"),
         ({"lr": 3e-3}, "2.3"),
     ]
-    assert plan.warnings == ("published: no point has the figure '2.3' of section 6.3",)
+    (warning,) = plan.warnings
+    assert "'2.3' of section 6.3" in warning
 
 
-def test_a_plan_made_in_code_is_the_plan_of_its_source() -> None:
+def test_a_plan_defined_in_code_equals_that_of_its_source() -> None:
     groups = [
         ("without", {"norm": "none", "depth": 20, "lr": 1e-5, "seed": [0, 1, 2]}),
         ("layer: norm", {"norm": "ln", "residual": False, "seed": (0, 1)}),
@@ -341,7 +306,7 @@ def test_a_plan_made_in_code_is_the_plan_of_its_source() -> None:
     assert [point.label for point in plan.points] == ["without"] * 3 + ["layer: norm"] * 2 + [""]
     assert plan.title == "20 layers: none, “ln”"
     assert plan.points[0].config == RunConfig(norm="none", depth=20, lr=1e-5).canonical()
-    with pytest.raises(UserError, match=r"collapse:.*base.lr: -1.0 is out of range"):
+    with pytest.raises(UserError, match=r"collapse:.*base.lr: -1.0"):
         grid.plan_of(name="collapse", title="t", groups=[("", {"lr": -1.0})])
 
 
@@ -353,7 +318,7 @@ print(list(plan.configs), [sorted(point.values.items()) for point in plan.points
 """
 
 
-def test_ids_and_order_hang_neither_on_the_hash_seed_nor_on_optimization() -> None:
+def test_ids_and_order_are_independent_of_hash_seed_and_optimization() -> None:
     text = "grid: {norm: [ln, none, rms], lr: [1e-3, 1e-2]}\nexclude: [{norm: none, lr: 1e-2}]\nbase: {depth: 2}"
     outputs = set()
     for seed, flags in (("1", []), ("2", ["-O"])):
@@ -366,7 +331,7 @@ def test_ids_and_order_hang_neither_on_the_hash_seed_nor_on_optimization() -> No
 
 
 @pytest.mark.parametrize("keys", [("depth", "norm", "lr"), ("lr", "depth", "norm")])
-def test_ids_do_not_hang_on_the_order_of_keys(keys: tuple[str, ...]) -> None:
+def test_ids_are_independent_of_the_order_of_keys(keys: tuple[str, ...]) -> None:
     texts = {"depth": "2", "norm": "rms", "lr": "[1e-3, 3e-3]"}
     plan = planned("grid:\n" + "".join(f"  {key}: {texts[key]}\n" for key in keys))
     assert set(plan.configs) == {RunConfig(depth=2, norm="rms", lr=lr).run_id for lr in (1e-3, 3e-3)}

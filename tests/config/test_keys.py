@@ -1,4 +1,4 @@
-"""Keys: what a text or a value becomes, and what is said of one that cannot."""
+"""Keys: which texts and values they accept, and the errors for others."""
 
 import math
 import re
@@ -44,30 +44,27 @@ def test_text_becomes_a_value_of_the_keys_type(name: str, text: str, value: Valu
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "words"),
+    ("name", "text", "fact"),
     [
-        ("lr", "1e-3e", "not a number"),
+        ("lr", "1e-3e", "'1e-3e'"),
         ("lr", "0", "above 0"),
         ("lr", "-1", "above 0"),
-        ("lr", ".inf", "not a number"),
-        ("lr", "nan", "not a number"),
-        ("lr", "1e999", "not finite"),
-        ("lr", "1e305", "size is out of range"),
-        ("lr", "1,5", "write 1.5, or [1,5] for two values"),
-        ("lr", "1_000", "not a number"),
-        ("lr", "1e-3\n", "has characters that are not plain digits: write 1e-3"),
-        ("lr", "١", "has characters that are not plain digits: write 1"),
-        ("depth", "4.5", "not a whole number"),
-        ("depth", "true", "not a number"),
+        ("lr", ".inf", "'.inf'"),
+        ("lr", "nan", "'nan'"),
+        ("lr", "1e999", "inf"),
+        ("lr", "1e305", "out of range"),
+        ("lr", "1_000", "'1_000'"),
+        ("depth", "4.5", "4.5"),
+        ("depth", "true", "'true'"),
         ("depth", "-2", "at least 0"),
-        ("depth", "9" * 301, "size is out of range"),
+        ("depth", "9" * 301, "out of range"),
         ("depth", "9" * 500, "too long"),
-        ("warmup", "0.1", "not a whole number"),
+        ("warmup", "0.1", "0.1"),
         ("warmup", "1:30", "base-60"),
         ("seed", "0777", "octal"),
-        ("seed", "08", "without the 0"),
+        ("seed", "08", "octal"),
         ("seed", "18446744073709551616", "at most 9223372036854775807"),
-        ("residual", "maybe", "neither true nor false"),
+        ("residual", "maybe", "'maybe'"),
         ("norm", "rmsnorm", "did you mean rms?"),
         ("norm", "layernorm", "did you mean ln?"),
         ("norm", "Layer-Norm", "did you mean ln?"),
@@ -76,12 +73,27 @@ def test_text_becomes_a_value_of_the_keys_type(name: str, text: str, value: Valu
         ("final_norm", "layernorm", "did you mean ln?"),
         ("qk_norm", "l2-norm", "did you mean l2?"),
         ("position", "prenorm", "did you mean pre?"),
-        ("optimizer", "null", "not one of adam, adamw, sgd"),
+        ("optimizer", "null", "adam, adamw, sgd"),
         ("beta1", "1", "below 1"),
+        # decimal commas and look-alike characters
+        ("lr", "1,5", "write 1.5, or [1,5]"),
+        ("lr", "0,5", "write 0.5, or [0,5]"),
+        ("lr", "1,5e-3", "write 1.5e-3"),
+        ("lr", "1,5e\u22123", "write 1.5e-3"),
+        ("lr", "1e\u22123", "minus: write 1e-3"),
+        ("lr", "1e\u20133", "minus: write 1e-3"),
+        ("lr", "\u22121", "minus: write -1"),
+        ("seed", "\u20115", "minus: write -5"),
+        ("lr", "\uff11e-3", "digits: write 1e-3"),
+        ("lr", "1e-3\n", "digits: write 1e-3"),
+        ("lr", "1e-3\u00a0", "digits: write 1e-3"),
+        ("lr", "\u0661", "digits: write 1"),
+        ("depth", "\u0663", "digits: write 3"),
+        ("lr", "one\u2212third", "not a number"),
     ],
 )
-def test_a_wrong_text_is_told_from_a_right_one(name: str, text: str, words: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(words)):
+def test_invalid_texts_are_rejected(name: str, text: str, fact: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(fact)):
         KEYS[name].parse(text)
 
 
@@ -89,7 +101,7 @@ def test_a_wrong_text_is_told_from_a_right_one(name: str, text: str, words: str)
     ("name", "value"),
     [("depth", True), ("depth", "8"), ("lr", None), ("lr", math.nan), ("lr", math.inf), ("lr", 10**400), ("norm", 1)],
 )
-def test_a_wrong_python_value_is_a_value_error(name: str, value: object) -> None:
+def test_invalid_python_values_are_rejected(name: str, value: object) -> None:
     with pytest.raises(ValueError, match=r"not|neither|range"):
         KEYS[name].check(value)
 
@@ -113,51 +125,30 @@ def test_a_wrong_python_value_is_a_value_error(name: str, value: object) -> None
         ("norm", np.array("ln"), "ln"),
     ],
 )
-def test_a_numpy_scalar_is_the_python_value_that_is_equal_to_it(name: str, value: Any, plain: Value) -> None:
+def test_a_numpy_scalar_becomes_the_equal_python_value(name: str, value: Any, plain: Value) -> None:
     checked = KEYS[name].check(value)
     assert checked == plain
     assert type(checked) is KEYS[name].kind
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "words"),
+    ("name", "value", "fact"),
     [
-        ("depth", np.bool_(True), "True is not a number"),
-        ("depth", np.float32(2.5), "2.5 is not a whole number"),
-        ("depth", np.str_("2"), "is not a number"),
-        ("depth", np.array([2]), "array([2]) is not a number"),
-        ("lr", np.float32("inf"), "inf is not finite"),
-        ("lr", np.datetime64("2026-01-01"), "is not a number"),
-        ("lr", np.longdouble(1) + np.finfo(np.longdouble).eps, "has more digits than a float holds"),
-        ("residual", np.int64(1), "1 is neither true nor false"),
-        ("norm", np.int64(1), "1 is not one of"),
+        ("depth", np.bool_(True), "True"),
+        ("depth", np.float32(2.5), "2.5"),
+        ("depth", np.str_("2"), "'2'"),
+        ("depth", np.array([2]), "array([2])"),
+        ("lr", np.float32("inf"), "inf"),
+        ("lr", np.datetime64("2026-01-01"), "2026"),
+        ("lr", np.longdouble(1) + np.finfo(np.longdouble).eps, "float"),
+        ("residual", np.int64(1), "1 "),
+        ("norm", np.int64(1), "1 "),
         ("norm", np.str_("rmsnorm"), "did you mean rms?"),
     ],
 )
-def test_a_numpy_scalar_of_another_kind_is_refused(name: str, value: Any, words: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(words)):
+def test_a_numpy_scalar_of_another_kind_is_rejected(name: str, value: Any, fact: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(fact)):
         KEYS[name].check(value)
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "words"),
-    [
-        ("lr", "1e\u22123", "has a typographic minus: write 1e-3"),
-        ("lr", "1e\u20133", "has a typographic minus: write 1e-3"),
-        ("lr", "\u22121", "has a typographic minus: write -1"),
-        ("seed", "\u20115", "has a typographic minus: write -5"),
-        ("lr", "0,5", "'0,5' has a decimal comma: write 0.5, or [0,5] for two values"),
-        ("lr", "1,5e-3", "has a decimal comma: write 1.5e-3"),
-        ("lr", "1,5e\u22123", "has a decimal comma: write 1.5e-3"),
-        ("lr", "\uff11e-3", "has characters that are not plain digits: write 1e-3"),
-        ("depth", "\u0663", "has characters that are not plain digits: write 3"),
-        ("lr", "1e-3\u00a0", "has characters that are not plain digits: write 1e-3"),
-        ("lr", "one\u2212third", "is not a number"),
-    ],
-)
-def test_a_number_in_look_alike_characters_is_told_in_plain_ones(name: str, text: str, words: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(words)):
-        KEYS[name].parse(text)
 
 
 def test_minus_zero_is_zero() -> None:
@@ -178,7 +169,7 @@ def test_every_default_and_neutral_value_is_allowed() -> None:
         assert key.limits()
 
 
-def test_a_bound_that_is_only_a_guard_is_told_where_it_is_passed() -> None:
+def test_a_technical_bound_is_only_shown_when_exceeded() -> None:
     assert KEYS["steps"].limits() == "a whole number at least 1"
     assert KEYS["seed"].limits() == "a whole number at least 0"
     assert KEYS["depth"].limits() == "a whole number at least 0 and at most 10000"

@@ -1,4 +1,4 @@
-"""Labels: no two values of a key look the same, wherever people read them, and a label selects its value."""
+"""Labels: the values of a key never look the same, wherever they are shown, and a label selects its value."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def labelled(key: str, values: Sequence[Value]) -> list[str]:
 
 
 def of_lrs(values: Sequence[float] = CLOSE) -> tuple[Plan, dict[str, RunRecord]]:
-    """The first rate learns 1.9, the second 2.0 and the third dies, without a norm and with one."""
+    """The first learning rate ends at 1.9, the second at 2.0, and the third is non-finite, without and with a norm."""
     plan = made.plan({"lr": values, "norm": ["ln", "none"]}, pivot=Pivot(rows=("lr",), columns=("norm",)), depth=2)
     ends = ["1.9", "2.0", "nan@12"]
     return plan, {
@@ -74,14 +74,12 @@ def of_lrs(values: Sequence[float] = CLOSE) -> tuple[Plan, dict[str, RunRecord]]
         ("residual", (True, False), ("true", "false")),
     ],
 )
-def test_a_label_has_the_digits_that_tell_its_value_apart(
-    key: str, values: Sequence[Value], texts: Sequence[str]
-) -> None:
+def test_a_label_has_enough_digits_to_be_unique(key: str, values: Sequence[Value], texts: Sequence[str]) -> None:
     assert tuple(labelled(key, values)) == tuple(texts)
 
 
 @given(st.lists(POSITIVE, min_size=1, max_size=12, unique=True), st.sampled_from(["lr", "eps"]))
-def test_labels_never_agree_and_select_their_values(values: list[float], key: str) -> None:
+def test_labels_are_unique_and_select_their_values(values: list[float], key: str) -> None:
     values += [math.nextafter(values[0], 1e13), values[0] * 1.001]
     values = list(dict.fromkeys(values))
     labels = Labels(lambda key: values)
@@ -99,7 +97,7 @@ def test_exact_text_reads_back(value: float) -> None:
     assert exact_text(value).removesuffix(".0") == exact_text(value)
 
 
-def test_a_value_that_is_not_among_those_known_is_still_told_apart() -> None:
+def test_an_unknown_value_has_a_unique_label() -> None:
     labels = Labels(lambda key: CLOSE)
     assert labels.text("lr", 0.00123411) == "0.00123411"
     assert value_text("lr", 0.0012341) == "0.00123", "alone, it has three digits"
@@ -121,7 +119,9 @@ def set_in_latex(plan: Plan, records: dict[str, RunRecord]) -> list[str]:
 
 
 def drawn_as_curves(plan: Plan, records: dict[str, RunRecord]) -> list[str]:
-    return [one.label.partition("lr ")[2].partition(",")[0] for one in chart("curves", source_of(plan, records)).lines]
+    return [
+        line.label.partition("lr ")[2].partition(",")[0] for line in chart("curves", source_of(plan, records)).lines
+    ]
 
 
 def named_live(plan: Plan, records: dict[str, RunRecord]) -> list[str]:
@@ -129,30 +129,27 @@ def named_live(plan: Plan, records: dict[str, RunRecord]) -> list[str]:
 
 
 @pytest.mark.parametrize("printed", [printed_pivot, printed_cells, set_in_latex, drawn_as_curves, named_live])
-def test_close_values_have_labels_of_their_own(
+def test_close_values_have_different_labels(
     printed: Callable[[Plan, dict[str, RunRecord]], list[str]],
 ) -> None:
-    found = printed(*of_lrs())
-    assert set(found) == set(TEXTS)
-    assert all(found.count(text) == len(found) // 3 for text in TEXTS)
+    labels = printed(*of_lrs())
+    assert set(labels) == set(TEXTS)
+    assert all(labels.count(text) == len(labels) // 3 for text in TEXTS)
 
 
-def test_a_map_has_a_column_for_each_value() -> None:
-    found = compute("map", source_of(*of_lrs()), Choice(x="lr", y="norm"))
-    assert isinstance(found, Map)
-    assert found.x.names == TEXTS
-    assert len({(square.x, square.y) for square in found.squares}) == len(found.squares) == 6
-
-
-def test_the_data_of_a_map_has_exact_values() -> None:
+def test_a_map_has_a_column_and_the_exact_number_of_each_value() -> None:
+    drawn = compute("map", source_of(*of_lrs()), Choice(x="lr", y="norm"))
+    assert isinstance(drawn, Map)
+    assert drawn.x.names == TEXTS
+    assert len({(square.x, square.y) for square in drawn.squares}) == len(drawn.squares) == 6
     rates = (1e-3, 10**-2.5, 1e-2)
-    found = compute("map", source_of(*of_lrs(rates)), Choice(x="lr", y="norm"))
-    assert isinstance(found, Map)
-    assert found.x.names[1] == "0.00316"
-    assert {float(lr) for lr in found.data["x_lr"]} == set(rates)
+    drawn = compute("map", source_of(*of_lrs(rates)), Choice(x="lr", y="norm"))
+    assert isinstance(drawn, Map)
+    assert drawn.x.names[1] == "0.00316"
+    assert {float(lr) for lr in drawn.data["x_lr"]} == set(rates)
 
 
-def test_ticks_of_close_values_stand_apart() -> None:
+def test_ticks_of_close_values_do_not_overlap() -> None:
     figure = draw(chart("sensitivity", source_of(*of_lrs())))
     figure.draw_without_rendering()
     (ax,) = figure.axes
@@ -162,14 +159,13 @@ def test_ticks_of_close_values_stand_apart() -> None:
     boxes = [tick.get_window_extent() for tick in shown]
     assert not any(one.overlaps(other) for one, other in pairwise(boxes))
     places = [float(ax.transData.transform((lr, 2.0))[0]) for lr in CLOSE]
-    assert places[2] - places[0] > ax.bbox.width / 3, "three values are not one place"
+    assert places[2] - places[0] > ax.bbox.width / 3, "close values must not share a place"
 
 
 def test_the_conclusion_names_the_value() -> None:
     plan, records = of_lrs()
-    told = conclusions.conclusion(plan, frames.runs(plan, records))
-    assert "with lr 0.0012341, norm ln" in told
-    assert "lr (learned, all else equal: 0.0012341 2 of 2, 0.0012342 2 of 2, 0.0012349 0 of 2)" in told
+    text = conclusions.conclusion(plan, frames.runs(plan, records))
+    assert all(label in text for label in TEXTS)
 
 
 def test_the_page_lists_each_value() -> None:
@@ -188,21 +184,21 @@ def test_the_page_lists_each_value() -> None:
     assert ", ".join(TEXTS) in [item for block in blocks for item in getattr(block, "items", ())]
 
 
-def test_explain_tells_a_run_from_its_neighbour() -> None:
+def test_explain_distinguishes_a_run_from_its_neighbour() -> None:
     _, records = of_lrs()
     dead = next(record for record in records.values() if record.config.lr == CLOSE[2])
-    told = "\n".join(explain.story(dead, records.values()))
-    assert "lr=0.0012349" in told
-    assert "lr 0.0012342 instead of 0.0012349" in told or "lr 0.0012341 instead of 0.0012349" in told
+    story = "\n".join(explain.story(dead, records.values()))
+    assert "lr=0.0012349" in story
+    assert "0.0012342" in story or "0.0012341" in story
 
 
-def test_compare_tells_its_sides_apart() -> None:
+def test_compare_distinguishes_its_sides() -> None:
     plan, records = of_lrs()
     whole = pairing.side("a", "a", plan, records)
-    one, other = pairing.halves(whole, "lr=0.0012341,0.0012342")
-    assert (one.name, other.name) == ("lr 0.0012341", "lr 0.0012342")
+    first, second = pairing.halves(whole, "lr=0.0012341,0.0012342")
+    assert (first.name, second.name) == ("lr 0.0012341", "lr 0.0012342")
     stream = io.StringIO()
-    Console(file=stream, width=200).print(views_of_compare.comparison(comparison.compare(one, other)))
+    Console(file=stream, width=200).print(views_of_compare.comparison(comparison.compare(first, second)))
     assert "0.0012341" in stream.getvalue()
     assert "0.0012342" in stream.getvalue()
 
@@ -218,24 +214,21 @@ def test_compare_tells_its_sides_apart() -> None:
 )
 def test_only_takes_a_label_and_an_exact_value(values: Sequence[float], text: str, value: float) -> None:
     plan, records = of_lrs(values)
-    for asked in (text, repr(value)):
-        shown = source_of(plan, records).only(only.parse_point_filter([f"lr={asked}"]))
+    for wanted in (text, repr(value)):
+        shown = source_of(plan, records).only(only.parse_point_filter([f"lr={wanted}"]))
         assert {point.config.lr for point in shown.plan.points} == {value}
-        assert {plan.configs[run_id].lr for run_id in selected(plan, [f"lr={asked}"])} == {value}
-        one, _ = (
-            pairing.halves(pairing.side("a", "a", plan, records), f"lr={asked},{values[-1]!r}")
-            if (value != values[-1])
-            else (None, None)
-        )
-        assert one is None or {point.config.lr for point in one.points} == {value}
+        assert {plan.configs[run_id].lr for run_id in selected(plan, [f"lr={wanted}"])} == {value}
+        if value != values[-1]:
+            half, _ = pairing.halves(pairing.side("a", "a", plan, records), f"lr={wanted},{values[-1]!r}")
+            assert {point.config.lr for point in half.points} == {value}
 
 
-def test_what_is_shown_alone_keeps_the_label_that_it_has_in_tables() -> None:
+def test_a_value_shown_alone_keeps_the_label_of_the_tables() -> None:
     shown = source_of(*of_lrs()).only({"lr": [CLOSE[1]]})
     assert shown.labels.text("lr", CLOSE[1]) == TEXTS[1]
 
 
-def test_edge_tells_the_ends_of_a_fine_bracket_apart() -> None:
+def test_edge_distinguishes_the_ends_of_a_narrow_bracket() -> None:
     values, learned = (1e-3, FLOAT32, 1.1e-3), (3, 3, 0)
     shares = [Share(value=v, learned=k, seeds=3, failed=0, needed=2) for v, k in zip(values, learned, strict=True)]
     cells = [
@@ -252,25 +245,25 @@ def test_edge_tells_the_ends_of_a_fine_bracket_apart() -> None:
     question = Question(sweep=sweep_file.parse(CELLS, origin="a"), axis="lr", span=span, seeds=(0, 1, 2), needed=2)
     table = edge_tables.table(question, cells)
     assert [row[0] for row in table.rows] == ["1.0000001e-05", "1.0000002e-05"]
-    assert table.rows[0][2:4] == ("0.00100000005 (3 of 3)", "0.0011 (0 of 3)")
+    assert [cell.split()[0] for cell in table.rows[0][2:4]] == ["0.00100000005", "0.0011"]
 
 
-def test_networks_of_a_probe_are_not_merged() -> None:
+def test_networks_of_a_probe_have_different_names() -> None:
     request = probe.read(["init_gain=1,1.0000001", "depth=1"], 1, None)
     assert list(request.networks) == ["init_gain 1", "init_gain 1.0000001"]
 
 
-def test_each_scale_has_a_folder_of_its_own() -> None:
+def test_each_scale_has_a_separate_folder() -> None:
     folders = {overrides.folder("a", [], scale) for scale in (0.03, 0.0300000001, 0.5)}
     assert folders == {"a+scale=0.03", "a+scale=0.0300000001", "a+scale=0.5"}
 
 
-def test_the_least_factor_between_two_close_borders_is_not_one() -> None:
+def test_the_ratio_of_two_close_borders_is_not_rounded_to_one() -> None:
     assert edge_tables._floor(1.000967) == "1.00096"
     assert (edge_tables._floor(11.9), edge_tables._floor(1.55)) == ("11", "1.5")
 
 
-def test_a_warning_tells_rates_apart() -> None:
+def test_a_warning_distinguishes_learning_rates() -> None:
     text = f"base: {{steps: 10, warmup: 20, eval_every: 5}}\ngrid: {{lr: {list(CLOSE)}}}"
     (warning,) = grid.plan(sweep_file.parse(text, origin="a.yaml")).warnings
     assert all(f"for lr {label}" in warning for label in TEXTS)

@@ -1,4 +1,4 @@
-"""Overrides mean what the same text in the YAML would mean."""
+"""Overrides have the same meaning as the same text in the YAML."""
 
 import re
 from pathlib import Path
@@ -72,57 +72,51 @@ def test_an_override_reaches_every_group() -> None:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "words"),
+    ("overrides", "facts"),
     [
-        (["lrr=1"], ["override lrr=1: unknown key 'lrr'; did you mean lr?"]),
-        (["grid.lr=1"], ["override grid.lr=1: unknown key 'grid.lr'; did you mean lr?"]),
-        (["grid={lr: 1}"], ["override grid={lr: 1}: unknown key 'grid'"]),
-        (["lr="], ["override lr=: the value of lr is empty: write lr=value"]),
-        (["norm= # none"], ["override norm= # none: the value of norm is empty"]),
-        (["lr"], ["override lr: has no '=': write key=value"]),
-        (["lr=1e-3x"], ["override lr=1e-3x: lr: '1e-3x' is not a number"]),
-        (["lr=1e−3"], ["override lr=1e−3: lr: '1e−3' has a typographic minus: write 1e-3"]),
-        (["lr=1e-3,1e−2"], ["lr, value 2 of 2: '1e−2' has a typographic minus: write 1e-2"]),
-        (
-            ["lr=0,5"],
-            ["lr: 0.0 is out of range: a number above 0; 0,5 is two values: for a decimal write lr=0.5"],
-        ),
-        (
-            ["post_share=0,5"],
-            ["5.0 is out of range: a number at least 0 and at most 1; 0,5 is two values: for a decimal write post"],
-        ),
-        (["beta1=0,95"], ["0,95 is two values: for a decimal write beta1=0.95"]),
-        (["lr=1e-3,x"], ["override lr=1e-3,x: lr, value 2 of 2: 'x' is not a number"]),
-        (['depth="8"'], ["depth: '8' is text: write 8 without quotes"]),
+        (["lrr=1"], ["override lrr=1: | did you mean lr?"]),
+        (["grid.lr=1"], ["override grid.lr=1: | did you mean lr?"]),
+        (["grid={lr: 1}"], ["override grid={lr: 1}: | 'grid'"]),
+        (["lr="], ["override lr=: | write lr=value"]),
+        (["norm= # none"], ["override norm= # none: | write norm=value"]),
+        (["lr"], ["override lr: | write key=value"]),
+        (["lr=1e-3x"], ["override lr=1e-3x: lr: '1e-3x'"]),
+        (["lr=1e−3"], ["override lr=1e−3: lr: '1e−3' | write 1e-3"]),
+        (["lr=1e-3,1e−2"], ["lr, value 2 of 2: '1e−2' | write 1e-2"]),
+        (["lr=0,5"], ["lr: 0.0 | write lr=0.5"]),
+        (["post_share=0,5"], ["5.0 | write post_share=0.5"]),
+        (["beta1=0,95"], ["write beta1=0.95"]),
+        (["lr=1e-3,x"], ["override lr=1e-3,x: lr, value 2 of 2: 'x'"]),
+        (['depth="8"'], ["depth: '8' | without quotes"]),
         (["lr=[1"], ["override lr=[1: not YAML"]),
         (["lr=1\nbase: 3"], ["override lr=1 base: 3: not YAML"]),
-        (["title=a: b"], ["title: takes one value, not a mapping"]),
-        (["name=a/b"], ["override name=a/b: name: 'a/b' must not hold a path separator"]),
+        (["title=a: b"], ["title: | not a mapping"]),
+        (["name=a/b"], ["override name=a/b: name: 'a/b' | path separator"]),
         (["lr=\udcff"], ["override lr=?: not YAML"]),
-        (["lr=1", "lr=2"], ["override lr=2: lr is given twice: keep one"]),
-        (["deph=1", "lr=0"], ["override deph=1: unknown key", "override lr=0: lr: 0.0 is out of range"]),
-        (["heads=5", "lr=0"], ["override lr=0: lr: 0.0 is out of range", "c.yaml: heads: 5 does not divide width 64"]),
-        (["heads=5", "width=x"], ["override width=x: width: 'x' is not a number"]),
+        (["lr=1", "lr=2"], ["override lr=2: lr | twice"]),
+        (["deph=1", "lr=0"], ["override deph=1: ", "override lr=0: lr: 0.0"]),
+        (["heads=5", "lr=0"], ["override lr=0: lr: 0.0", "c.yaml: heads: 5 | width 64"]),
+        (["heads=5", "width=x"], ["override width=x: width: 'x'"]),
     ],
 )
-def test_a_wrong_override_is_named(overrides: list[str], words: list[str]) -> None:
+def test_invalid_overrides_are_named(overrides: list[str], facts: list[str]) -> None:
     with pytest.raises(UserError) as caught:
         planned(SCAN, *overrides)
-    assert len(caught.value.complaints) == len(words)
-    for complaint, expected in zip(caught.value.complaints, words, strict=True):
-        assert expected in complaint
+    assert len(caught.value.complaints) == len(facts)
+    for complaint, expected in zip(caught.value.complaints, facts, strict=True):
+        assert all(fact in complaint for fact in expected.split(" | ")), complaint
 
 
-def test_two_values_that_may_be_one_decimal_are_warned_of() -> None:
+def test_two_values_that_look_like_a_decimal_draw_a_warning() -> None:
     plan = planned(SCAN, "weight_decay=0,1")
     assert {run.weight_decay for run in plan.configs.values()} == {0.0, 1.0}
-    assert plan.warnings == (
-        "override weight_decay=0,1: weight_decay: 0,1 is two values: for a decimal write weight_decay=0.1",
-    )
+    (warning,) = plan.warnings
+    assert warning.startswith("override weight_decay=0,1: weight_decay: ")
+    assert "write weight_decay=0.1" in warning
     assert planned(SCAN, "lr=1,2", "seed=0,1").warnings == ()
 
 
-def test_repeated_values_of_an_override_are_one_point() -> None:
+def test_repeated_values_of_an_override_are_a_single_point() -> None:
     plan = planned(SCAN, "lr=1e-3,1e-3", "seed=0,1")
     assert [run.lr for run in plan.configs.values()] == [1e-3] * 4
     assert plan.folder == "scan+lr=0.001+seed=0,1"
@@ -132,7 +126,7 @@ def test_repeated_values_of_an_override_are_one_point() -> None:
     )
 
 
-def test_faults_of_overrides_and_file_come_together() -> None:
+def test_errors_of_overrides_and_file_are_reported_together() -> None:
     for text, words in [("base: {dept: 1}", "base.dept"), ("base: {dept", "not YAML"), ("", "empty")]:
         with pytest.raises(UserError) as caught:
             planned(text, "foo=1")
@@ -143,12 +137,12 @@ def test_faults_of_overrides_and_file_come_together() -> None:
 
 def test_a_zipped_axis_cannot_be_overridden() -> None:
     text = "zip: [{lr: [1, 2], depth: [3, 4]}]"
-    with pytest.raises(UserError, match=r"override lr=1: lr stands in a zip group beside depth: change it in the file"):
+    with pytest.raises(UserError, match=r"override lr=1: lr .*zip.*depth"):
         planned(text, "lr=1")
     assert len(planned(text, "steps=1").points) == 2
 
 
-def test_the_folder_tells_the_overrides_in_any_order_and_stays_short() -> None:
+def test_the_folder_name_ignores_the_order_of_overrides_and_stays_short() -> None:
     assert planned(SCAN, "steps=100", "depth=2", scale=0.5).folder == "scan+depth=2+steps=100+scale=0.5"
     assert planned(SCAN, "depth=2", "steps=100", scale=0.5).folder == "scan+depth=2+steps=100+scale=0.5"
     long = [planned(SCAN, f"lr={','.join(f'1.{digit}{place}' for place in range(1, 30))}").folder for digit in (1, 2)]
@@ -167,7 +161,8 @@ def test_an_override_of_the_shipped_config() -> None:
     assert {(run.steps, run.eval_every) for run in plan.configs.values()} == {(10, 50)}
     assert {run.warmup for run in plan.configs.values()} == {0, 20}
     assert len(plan.warnings) == 1
-    assert plan.warnings[0].startswith("warmup 20 is longer than steps 10: the rate only reaches 5e-05 for lr 0.0001")
+    assert plan.warnings[0].startswith("warmup 20 ")
+    assert "5e-05 for lr 0.0001" in plan.warnings[0]
 
 
 WORDS = """0 1 -1 4 5 64 1e-3 1E-3 1e3 1.0e2 4.5 08 0777 1:30 1_000 nan .inf 1e999 -0.0 ~ null None none true No ln rms
@@ -179,8 +174,8 @@ BUILT = st.tuples(st.sampled_from(["logspace", "linspace", "range", "lr"]), SEVE
 )
 
 
-def told(text: str, *overrides: str) -> tuple[list[str], list[str]]:
-    """Run ids, and complaints without the place."""
+def result(text: str, *overrides: str) -> tuple[list[str], list[str]]:
+    """Return run ids, and error messages without the place."""
     try:
         return list(grid.plan(sweep_file.parse(text, origin="c.yaml", overrides=overrides), max_runs=100).configs), []
     except UserError as error:
@@ -195,8 +190,8 @@ def told(text: str, *overrides: str) -> tuple[list[str], list[str]]:
 @settings(max_examples=150, deadline=None)
 @given(key=st.sampled_from([*KEYS]), text=ONE | SEVERAL | BUILT)
 def test_any_override_means_what_its_text_means_in_the_file(key: str, text: str) -> None:
-    by_file, by_override = told(f"grid:\n  {key}: {text}\n"), told("title: x", f"{key}={text}")
+    by_file, by_override = result(f"grid:\n  {key}: {text}\n"), result("title: x", f"{key}={text}")
     if text.startswith(("#", "&")):
-        assert "the value of" in by_override[1][0], "of an override, an empty value is a slip"
+        assert "the value of" in by_override[1][0], "an empty value of an override is a mistake"
     else:
         assert by_override == by_file

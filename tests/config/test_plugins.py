@@ -1,6 +1,5 @@
-"""Plugins, each in a process of its own: what one adds stays for the life of a process."""
+"""Plugins: what they add, in which runs their hash counts, and errors in their files."""
 
-import json
 import re
 import subprocess
 import sys
@@ -9,10 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from commandline import main
+from typer.testing import CliRunner
 
 from normexp.claims.evaluate import commands, judged
 from normexp.claims.evidence import plans
 from normexp.claims.parser import load
+from normexp.commands.app import app
 from normexp.config import plugins
 from normexp.config.plan import Shard
 from normexp.config.plugins import Plugin
@@ -40,160 +42,114 @@ def sweep(tmp_path: Path) -> Path:
     return path
 
 
-class TestEverywhere:
-    """One folder through every command, with and without its plugin."""
+@pytest.mark.slow
+def test_a_sweep_and_its_readers(sweep: Path, tmp_path: Path) -> None:
+    """One folder in every command, with and without its plugin."""
+    plugin = tmp_path / "own.py"
+    plugin.write_text(EXAMPLE.read_text())
+    done = normexp("sweep", sweep, "--plugin", plugin, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "results" / "own"
+    ids = sorted(path.name for path in (folder / "runs").iterdir())
+    assert len(ids) == 4
+    assert sum("-l1-fading-" in run_id for run_id in ids) == 1
+    again = normexp("sweep", sweep, "--plugin", plugin, "--dry-run", cwd=tmp_path)
+    assert "4 done" in again.stdout
 
-    @pytest.mark.slow
-    def test_a_sweep_and_its_readers(self, sweep: Path, tmp_path: Path) -> None:
-        plugin = tmp_path / "own.py"
-        plugin.write_text(EXAMPLE.read_text())
-        done = normexp("sweep", sweep, "--plugin", plugin, cwd=tmp_path)
+    for command in (
+        ("list",),
+        ("report", folder),
+        ("explain", ids[0]),
+        ("repro", next(i for i in ids if "-l1-" in i)),
+    ):
+        done = normexp(*command, "--plugin", plugin, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
-        folder = tmp_path / "results" / "own"
-        ids = sorted(path.name for path in (folder / "runs").iterdir())
-        assert len(ids) == 4
-        assert sum("-l1-fading-" in run_id for run_id in ids) == 1
-        again = normexp("sweep", sweep, "--plugin", plugin, "--dry-run", cwd=tmp_path)
-        assert "4 done" in again.stdout
+        assert "plugin" not in done.stderr
+    without = normexp("report", folder, cwd=tmp_path)
+    assert without.returncode == 2
+    assert "--plugin FILE.py" in without.stderr
+    assert "Traceback" not in without.stderr
+    (kept,) = (folder / "plugins").iterdir()
+    assert str(kept.relative_to(tmp_path)) in without.stderr
 
-        for command in (
-            ("list",),
-            ("report", folder),
-            ("explain", ids[0]),
-            ("repro", next(i for i in ids if "-l1-" in i)),
-        ):
-            told = normexp(*command, "--plugin", plugin, cwd=tmp_path)
-            assert told.returncode == 0, told.stderr
-            assert "plugin" not in told.stderr
-        without = normexp("report", folder, cwd=tmp_path)
-        assert without.returncode == 2
-        assert " is of a plugin: give its file with --plugin FILE.py; kept with the runs: " in without.stderr
-        assert "Traceback" not in without.stderr
-        (kept,) = (folder / "plugins").iterdir()
-        assert str(kept.relative_to(tmp_path)) in without.stderr
-
-        plugin.write_text(EXAMPLE.read_text() + "\n# another file\n")
-        changed = normexp("sweep", sweep, "--plugin", plugin, "--dry-run", cwd=tmp_path)
-        assert "3 to do" in changed.stdout, changed.stdout + changed.stderr
-        told = normexp("report", folder, "--plugin", plugin, cwd=tmp_path)
-        assert "made with another version of its plugin: give that one with --plugin" in told.stderr
-        by_the_copy = normexp("report", folder, "--plugin", kept, cwd=tmp_path)
-        assert by_the_copy.returncode == 0, by_the_copy.stderr
-
-    def test_unknown_without_the_plugin(self, sweep: Path, tmp_path: Path) -> None:
-        done = normexp("sweep", sweep, cwd=tmp_path)
-        assert done.returncode == 2
-        assert "'l1' is not one of ln, rms" in done.stderr
-        assert "; if a plugin has it, name its file: --plugin FILE.py" in done.stderr
-        assert not (tmp_path / "results").exists()
-
-    def test_its_rows_are_listed_with_the_others(self, tmp_path: Path) -> None:
-        done = normexp("schemes", "--depth", 4, "--plugin", EXAMPLE, cwd=tmp_path)
-        assert "branch_out 1 to 0.25" in done.stdout
-        assert "g x / (mean |x| + eps)" in done.stdout
+    plugin.write_text(EXAMPLE.read_text() + "\n# another file\n")
+    changed = normexp("sweep", sweep, "--plugin", plugin, "--dry-run", cwd=tmp_path)
+    assert "3 to do" in changed.stdout, changed.stdout + changed.stderr
+    other = normexp("report", folder, "--plugin", plugin, cwd=tmp_path)
+    assert "another version of its plugin" in other.stderr
+    by_the_copy = normexp("report", folder, "--plugin", kept, cwd=tmp_path)
+    assert by_the_copy.returncode == 0, by_the_copy.stderr
 
 
-def test_ids_hold_the_hash_of_the_file_where_a_row_of_it_is_used() -> None:
-    program = (
-        "import json, sys; from pathlib import Path; from normexp.config import plugins\n"
-        "from normexp.config.run import RunConfig\n"
-        "plugin = plugins.Plugin('x.py', Path(sys.argv[1]).read_text() + sys.argv[2])\n"
-        "plugins.add(plugin); plugins.add(plugin)\n"
-        "keys = [{'norm': 'l1'}, {'position': 'fading'}, {'final_norm': 'l1'}, {}]\n"
-        "print(json.dumps([RunConfig(**k).run_id for k in keys]))"
-    )
-    one, two = (
-        json.loads(subprocess.check_output([sys.executable, "-c", program, str(EXAMPLE), text], text=True))
-        for text in ("", "# changed")
-    )
-    assert [a == b for a, b in zip(one, two, strict=True)] == [False, False, False, True]
-    assert len({*one, *two}) == 7
+def test_a_norm_of_a_plugin_is_unknown_without_it(
+    sweep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sweep", str(sweep)], tmp_path, monkeypatch) == 2
+    error = capfd.readouterr().err
+    assert "'l1'" in error
+    assert "--plugin FILE.py" in error
+    assert not (tmp_path / "results").exists()
 
 
+def test_its_rows_are_listed_with_the_others() -> None:
+    with plugins.using(plugins.read(EXAMPLE)):
+        output = CliRunner(env={"COLUMNS": "250"}).invoke(app, ["schemes", "--depth", "4"]).output
+    assert "branch_out 1 to 0.25" in output
+    assert "g x / (mean |x| + eps)" in output
+
+
+def test_ids_contain_the_hash_of_the_file_if_one_of_its_rows_is_used() -> None:
+    keys = [{"norm": "l1"}, {"position": "fading"}, {"final_norm": "l1"}, {}]
+    ids = []
+    for text in ("", "# changed"):
+        plugin = Plugin("x.py", EXAMPLE.read_text() + text)
+        with plugins.using(plugin):
+            plugins.add(plugin)
+            ids.append([RunConfig(**values).run_id for values in keys])
+    assert [a == b for a, b in zip(*ids, strict=True)] == [False, False, False, True]
+    assert len({*ids[0], *ids[1]}) == 7
+
+
+NORM = "from normexp.schemes import Norm\nimport torch\nNORMS = {{'a': Norm(help='', source='', {})}}"
+SCHEME = (
+    "from normexp.schemes import *\n"
+    "SCHEMES = {{'s': Scheme(final_norm=False, help='', source='', **{{'doors': everywhere()}} | dict({}))}}"
+)
 BAD = {
     "x = (": "x.py:1: ",
     "import nowhere_at_all": "x.py:1: ModuleNotFoundError: No module named 'nowhere_at_all'",
     "def f():\n    return 1 / 0\nf()": "x.py:2: ZeroDivisionError",
     "raise SystemExit(3)": "x.py:1: SystemExit: 3",
-    "x = 1": "adds nothing: write NORMS",
-    "NORMS = [1]": "NORMS is not a dict",
-    "NORMS = {'a': 1}": "NORMS['a'] is of type int: write normexp.schemes.Norm(...)",
-    "from normexp.schemes import Norm\nNORMS = {'a': Norm(help='', source='')}": "norm 'a': its row has no make",
-    "from normexp.schemes import Norm\nNORMS = {'a': Norm(help='', source='', make=lambda w, r: 3)}": "make gave a int",
-    "from normexp.schemes import Norm\nNORMS = {'a': Norm(help='', source='', make=lambda w: 3)}": (
-        "norm 'a': make takes (w), and is called with (width, run): write lambda width, run: ..."
+    "x = 1": "write NORMS",
+    "NORMS = [1]": "NORMS",
+    "NORMS = {'a': 1}": "NORMS['a'] | int | write normexp.schemes.Norm(...)",
+    NORM.format(""): "norm 'a': | make=",
+    NORM.format("make=lambda w, r: 3"): "norm 'a': | int",
+    NORM.format("make=lambda w: 3"): "norm 'a': make | (w) | (width, run): write lambda width, run: ...",
+    NORM.format("make=type('A', (), {'__init__': lambda self, eps, *, width: None})"): "norm 'a': make | (width, run)",
+    NORM.format("make=3"): "norm 'a': make is 3 | write lambda width, run: ...",
+    NORM.format("keys='eps', make=3"): "norm 'a': keys | write frozenset({'eps'})",
+    NORM.format("make=lambda width, run: type('A', (torch.nn.Module,), {'forward': lambda self: 1})()"): (
+        "norm 'a': | forward | (x): write lambda x: ..."
     ),
-    "from normexp.schemes import Norm\nclass A:\n    def __init__(self, eps, *, width): ...\n"
-    "NORMS = {'a': Norm(help='', source='', make=A)}": (
-        "norm 'a': make takes (eps, *, width), and is called with (width, run)"
-    ),
-    "from normexp.schemes import Norm\nNORMS = {'a': Norm(help='', source='', make=3)}": (
-        "norm 'a': make is 3, which cannot be called: write lambda width, run: ..."
-    ),
-    "from normexp.schemes import Norm\nNORMS = {'a': Norm(help='', source='', keys='eps', make=3)}": (
-        "norm 'a': keys is the text 'eps': write frozenset({'eps'})"
-    ),
-    "from normexp.schemes import Norm\nimport torch\nclass A(torch.nn.Module):\n    def forward(self): ...\n"
-    "NORMS = {'a': Norm(help='', source='', make=lambda width, run: A())}": (
-        "norm 'a': its module's forward takes (), and is called with (x): write lambda x: ..."
-    ),
-    "from normexp.schemes import *\n"
-    "SCHEMES = {'s': Scheme(doors=lambda: frozenset(), final_norm=False, help='', source='')}": (
-        "scheme 's': doors takes (), and is called with (site): write lambda site: ..."
-    ),
-    "from normexp.schemes import *\n"
-    "SCHEMES = {'s': Scheme(doors=lambda site: 'before', final_norm=False, help='', source='')}": (
-        "scheme 's': doors gave 'before' at Site(layer=1"
-    ),
-    "from normexp.schemes import *\n"
-    "SCHEMES = {'s': Scheme(doors=everywhere(), final_norm=False, help='', source='', skip=Scale(lambda: 1))}": (
-        "scheme 's': the value of the scale skip takes (), and is called with (site): write lambda site: ..."
-    ),
-    "from normexp.schemes import *\n"
-    "SCHEMES = {'s': Scheme(doors=everywhere(), final_norm=False, help='', source='', gains={'v': lambda: 1})}": (
-        "scheme 's': the gain of 'v' takes (), and is called with (depth): write lambda depth: ..."
-    ),
-    "from normexp.schemes import *\n"
-    "SCHEMES = {'s': Scheme(doors=everywhere(), final_norm=False, help='', source='', gains=['v'])}": (
-        "scheme 's': gains is ['v']: write a dict of role and lambda depth: ..."
-    ),
-    "from normexp.schemes import Norm\nNORMS = {'a': Norm(help='', source='', make=lambda w, r: r.heads)}": (
-        "norm 'a': x.py:2: AttributeError: reads the key 'heads': name it in keys"
-    ),
-    "from normexp.schemes import Norm\nNORMS = {'a': Norm(help='', source='', keys={'head'}, make=print)}": (
-        "norm 'a': keys: head: it may read depth, norm"
-    ),
-    "from normexp.schemes import *\n"
-    "SCHEMES = {'s': Scheme(doors=lambda s: s.values['lr'], final_norm=False, help='', source='')}": (
-        "scheme 's': reads the key 'lr': name it in keys=frozenset({'lr'})"
-    ),
-    "from normexp.schemes import Norm\nimport torch\n"
-    "NORMS = {'a': Norm(help='', source='', make=lambda w, r: torch.nn.Linear(w, 3))}": (
-        "norm 'a': its module gave (2, 3, 3) for an input (2, 3, 8): write a norm that keeps the shape"
-    ),
-    "from normexp.schemes import *\n"
-    "SCHEMES = {'s': Scheme(doors=everywhere(), final_norm=False, help='', source='', skip=2.0, gains={'zz': abs})}": (
-        "scheme 's': skip, gains of 'zz': write scales as Scale(...)"
-    ),
-    "from normexp.schemes import *\n"
-    "SCHEMES = {'s': Scheme(doors=everywhere(), final_norm=False, help='', source='', keys=frozenset({'lr'}))}": (
-        "scheme 's': keys: lr: it may read depth, norm"
-    ),
-    "from normexp.schemes import Norm\nNORMS = {'ln': Norm(help='', source='')}": "norm 'ln': is there already",
-    "from normexp.schemes import Norm\nNORMS = {'A b': Norm(help='', source='')}": "norm 'A b': a name is up to 32",
-    "from normexp.schemes import *\n"
-    "SCHEMES = {'s': Scheme(doors=everywhere('top'), final_norm=False, help='', source='')}": (
-        "scheme 's': opens top: doors are before"
-    ),
-    "from normexp.schemes import *\n"
-    "SCHEMES = {'s': Scheme(doors=everywhere(), final_norm=False, help='', source='', skip=Scale(lambda s: 1 / 0))}": (
-        "scheme 's': x.py:2: ZeroDivisionError"
-    ),
-    "from normexp.schemes import *\n"
-    "SCHEMES = {'s': Scheme(doors=everywhere(), final_norm=False, help='', source='', skip=constant(float('nan')))}": (
-        "scheme 's': skip is nan at Site(layer=1"
-    ),
+    NORM.format("make=lambda w, r: r.heads"): "norm 'a': x.py:3: AttributeError: | 'heads' | keys=",
+    NORM.format("keys={'head'}, make=print"): "norm 'a': | head: it may read depth, norm",
+    NORM.format("make=lambda w, r: torch.nn.Linear(w, 3)"): "norm 'a': | (2, 3, 3) | (2, 3, 8)",
+    NORM.format("").replace("'a'", "'ln'"): "norm 'ln': | already",
+    NORM.format("").replace("'a'", "'A b'"): "norm 'A b': | 32",
+    SCHEME.format("doors=lambda: frozenset()"): "scheme 's': doors | (site): write lambda site: ...",
+    SCHEME.format("doors=lambda site: 'before'"): "scheme 's': doors | 'before' at Site(layer=1",
+    SCHEME.format("doors=lambda s: s.values['lr']"): "scheme 's': | 'lr' | keys=frozenset({'lr'})",
+    SCHEME.format("doors=everywhere('top')"): "scheme 's': | top: doors are before",
+    SCHEME.format("skip=Scale(lambda: 1)"): "scheme 's': | skip | (site): write lambda site: ...",
+    SCHEME.format("skip=Scale(lambda s: 1 / 0)"): "scheme 's': x.py:2: ZeroDivisionError",
+    SCHEME.format("skip=constant(float('nan'))"): "scheme 's': skip is nan at Site(layer=1",
+    SCHEME.format("skip=2.0, gains={'zz': abs}"): "scheme 's': skip, gains of 'zz': | Scale(...)",
+    SCHEME.format("gains={'v': lambda: 1}"): "scheme 's': | 'v' | (depth): write lambda depth: ...",
+    SCHEME.format("gains=['v']"): "scheme 's': gains is ['v'] | lambda depth: ...",
+    SCHEME.format("keys=frozenset({'lr'})"): "scheme 's': | lr: it may read depth, norm",
 }
+"""Texts of plugins, and the facts of the error, separated by ` | `."""
 
 
 READS = """
@@ -218,7 +174,7 @@ SCHEMES = {
 """
 
 
-def test_what_a_row_reads_is_part_of_the_id_and_nothing_else_is() -> None:
+def test_only_what_a_row_reads_is_part_of_the_id() -> None:
     def ids(key: str, values: tuple[float, ...], **keys: object) -> int:
         return len({RunConfig(**{key: value, **keys}).run_id for value in values})
 
@@ -234,20 +190,20 @@ def test_what_a_row_reads_is_part_of_the_id_and_nothing_else_is() -> None:
         assert replace(run, post_share=0.1).canonical().norm == "none"
 
 
-@pytest.mark.parametrize(("text", "told"), BAD.items(), ids=range(len(BAD)))
-def test_bad_files_are_told_and_add_nothing(text: str, told: str) -> None:
+@pytest.mark.parametrize(("text", "facts"), BAD.items(), ids=range(len(BAD)))
+def test_bad_files_are_rejected_and_add_nothing(text: str, facts: str) -> None:
     before = set(NORMS), set(SCHEMES), plugins.loaded()
     with pytest.raises(UserError) as caught:
         plugins.add(Plugin("x.py", text))
-    assert told in str(caught.value)
+    assert all(fact in str(caught.value) for fact in facts.split(" | ")), caught.value
     assert (set(NORMS), set(SCHEMES), plugins.loaded()) == before
     assert f"normexp_plugin_{Plugin('x.py', text).digest}" not in sys.modules
 
 
-def test_a_file_that_is_none(tmp_path: Path) -> None:
+def test_unreadable_files_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "binary.py").write_bytes(b"\xff\xfe\x00")
-    for path, told in (("none.py", "No such file"), (".", "Is a directory"), ("binary.py", "not a text file")):
-        with pytest.raises(UserError, match=told):
+    for path, fact in (("none.py", "No such file"), (".", "Is a directory"), ("binary.py", "UTF-8")):
+        with pytest.raises(UserError, match=fact):
             plugins.read(tmp_path / path)
 
 
@@ -266,7 +222,7 @@ def test_a_row_belongs_to_its_origin() -> None:
     assert dict(table) == {"one": 1}
 
 
-def test_a_plugin_can_be_used_for_a_while() -> None:
+def test_a_plugin_can_be_used_temporarily() -> None:
     with plugins.using(plugins.read(EXAMPLE)):
         assert "l1" in NORMS
         assert len(plugins.loaded()) == 1
@@ -275,7 +231,7 @@ def test_a_plugin_can_be_used_for_a_while() -> None:
     assert plugins.loaded() == ()
 
 
-def test_a_fault_in_a_plugins_own_lines_is_told_as_its_own() -> None:
+def test_an_error_in_a_plugin_is_located_in_its_file() -> None:
     text = (
         "from torch import nn\nfrom normexp.schemes import Norm\nclass Bad(nn.Module):\n"
         "    def forward(self, x):\n        return x if x.shape[-1] == 8 else [][1]\n"
@@ -290,13 +246,13 @@ def test_a_fault_in_a_plugins_own_lines_is_told_as_its_own() -> None:
         assert plugins.blamed(ValueError("ours")) == ""
 
 
-def test_a_byte_order_mark_is_no_part_of_the_program() -> None:
+def test_a_byte_order_mark_is_ignored() -> None:
     with plugins.using(Plugin("marked.py", "\ufeff" + EXAMPLE.read_text())):
         assert "l1" in NORMS
 
 
-def test_commands_that_are_told_take_them_along(tmp_path: Path) -> None:
-    """Without them these would be refused."""
+def test_printed_commands_include_the_plugins(tmp_path: Path) -> None:
+    """Without the plugins, the commands would be rejected."""
     (tmp_path / "own.yaml").write_text("base: {depth: 1}\ngrid: {norm: [ln, l1]}\n")
     (tmp_path / "mine.yaml").write_text(
         "sweeps: [own.yaml]\nclaims:\n  - {id: of.it, section: '1', text: It, stated: so, kind: sweep, check: ends,\n"
@@ -305,9 +261,9 @@ def test_commands_that_are_told_take_them_along(tmp_path: Path) -> None:
     with plugins.using(Plugin("my own.py", EXAMPLE.read_text())):
         file = load(tmp_path / "mine.yaml")
         report = markdown(claims_report.page(file, judged(file, file.claims, tmp_path), {}, scale=1.0, more=""))
-        told = commands(file, file.claims[0], tmp_path)
+        printed = commands(file, file.claims[0], tmp_path)
         (plan,) = plans(file, ["own"]).values()
-        told += re.findall("`(normexp merge .*)`", shards.join_hint(plan.part(Shard(1, 2)), tmp_path))
-    told += [line.strip() for line in report.splitlines() if line.strip().startswith("normexp claims ")]
-    assert len(told) == 5, told
-    assert all(line.endswith(" --plugin 'my own.py'") for line in told), told
+        printed += re.findall("`(normexp merge .*)`", shards.join_hint(plan.part(Shard(1, 2)), tmp_path))
+    printed += [line.strip() for line in report.splitlines() if line.strip().startswith("normexp claims ")]
+    assert len(printed) == 5, printed
+    assert all(line.endswith(" --plugin 'my own.py'") for line in printed), printed

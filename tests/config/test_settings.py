@@ -13,7 +13,7 @@ TABLES = [path for path in ARTICLE if path.stem in ("6.2", "6.3")]
 
 
 @pytest.mark.parametrize("path", ARTICLE, ids=lambda path: path.stem)
-def test_a_label_of_the_articles_configs_is_a_setting(path: Path) -> None:
+def test_labels_of_the_articles_configs_are_settings(path: Path) -> None:
     for point in grid.plan(sweep_file.load(path)).points:
         setting = LABELS[point.label].keys
         assert {key: getattr(point.config, key) for key in ("mixer", "init")} == {
@@ -22,7 +22,7 @@ def test_a_label_of_the_articles_configs_is_a_setting(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
-def test_the_articles_tables_ask_every_question_in_each_setting(path: Path) -> None:
+def test_the_articles_tables_cover_every_setting(path: Path) -> None:
     plan = grid.plan(sweep_file.load(path))
     asked: dict[str, list[tuple[object, ...]]] = {label: [] for label in LABELS}
     for point in plan.points:
@@ -39,14 +39,11 @@ def test_the_articles_tables_ask_every_question_in_each_setting(path: Path) -> N
     assert {point.config.steps for point in plan.points} == {3000}
 
 
-def test_as_written_keeps_its_final_norm_without_a_norm() -> None:
+def test_only_as_written_keeps_its_final_norm_without_a_norm() -> None:
     assert RunConfig(norm="none", **SETTINGS["as-written"].keys_at("pre")).final_norm == "ln"
     assert RunConfig(norm="none", **SETTINGS["as-described"].keys_at("pre")).final_norm == "none"
-
-
-def test_as_written_has_no_final_norm_at_another_position() -> None:
     assert RunConfig(norm="ln", position="post", **SETTINGS["as-written"].keys_at("post")).final_norm == "none"
 
 
-def test_the_words_of_the_settings() -> None:
+def test_the_names_of_the_settings() -> None:
     assert list(SETTINGS) == ["as-a-transformer", "as-described", "as-written"]

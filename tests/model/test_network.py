@@ -1,4 +1,4 @@
-"""Networks against torch's own layers, and what a network may see."""
+"""Networks compared with torch's layers, and initialization."""
 
 import math
 
@@ -20,7 +20,7 @@ def norm_modules(network: nn.Module) -> list[str]:
 
 
 def torch_block(block: Block, config: RunConfig) -> nn.TransformerEncoderLayer:
-    """torch's own layer with the block's weights."""
+    """Return torch's layer with the weights of the block."""
     layer = nn.TransformerEncoderLayer(
         config.width,
         config.heads,
@@ -32,23 +32,19 @@ def torch_block(block: Block, config: RunConfig) -> nn.TransformerEncoderLayer:
         norm_first=config.position == "pre",
         dtype=torch.float64,
     )
-    ours = dict(block.named_parameters())
     door = "before" if config.position == "pre" else "after"
-    theirs = {
-        "self_attn.in_proj_weight": "mixer.f.qkv.weight",
-        "self_attn.in_proj_bias": "mixer.f.qkv.bias",
-        "self_attn.out_proj.weight": "mixer.f.out.weight",
-        "self_attn.out_proj.bias": "mixer.f.out.bias",
-        "linear1.weight": "ffn.f.fc1.weight",
-        "linear1.bias": "ffn.f.fc1.bias",
-        "linear2.weight": "ffn.f.fc2.weight",
-        "linear2.bias": "ffn.f.fc2.bias",
-        "norm1.weight": f"mixer.{door}.weight",
-        "norm1.bias": f"mixer.{door}.bias",
-        "norm2.weight": f"ffn.{door}.weight",
-        "norm2.bias": f"ffn.{door}.bias",
+    sources = {
+        "self_attn.in_proj_": "mixer.f.qkv.",
+        "self_attn.out_proj.": "mixer.f.out.",
+        "linear1.": "ffn.f.fc1.",
+        "linear2.": "ffn.f.fc2.",
+        "norm1.": f"mixer.{door}.",
+        "norm2.": f"ffn.{door}.",
     }
-    layer.load_state_dict({name: ours[source].detach() for name, source in theirs.items()})
+    parameters = dict(block.named_parameters())
+    layer.load_state_dict(
+        {name + kind: parameters[own + kind].detach() for name, own in sources.items() for kind in ("weight", "bias")}
+    )
     return layer
 
 
@@ -66,7 +62,7 @@ def test_a_block_agrees_with_torchs_encoder_layer(position: str, activation: str
     assert (block(x_btd) - theirs).abs().max() < 1e-12
 
 
-def test_the_tables_of_names_agree_with_the_modules() -> None:
+def test_the_choices_of_keys_agree_with_the_tables() -> None:
     from normexp.model.branches import MIXERS, QK_NORMS
     from normexp.model.norms import MODULES
     from normexp.training.optimizers import OPTIMIZERS, SCHEDULES
@@ -84,7 +80,7 @@ def test_the_tables_of_names_agree_with_the_modules() -> None:
     assert set(SCHEDULES) == words("schedule")
 
 
-def test_without_residual_the_skip_is_absent() -> None:
+def test_without_residual_there_is_no_skip_path() -> None:
     config = RunConfig(depth=1, width=8, hidden=8, residual=False, position="post")
     block = Block(config, 1)
     with torch.no_grad():
@@ -94,7 +90,7 @@ def test_without_residual_the_skip_is_absent() -> None:
     assert block.mixer(x_btd, x_btd).abs().max() == 0
 
 
-def test_a_given_final_norm_is_kept_without_a_norm() -> None:
+def test_an_explicit_final_norm_is_independent_of_the_norm() -> None:
     assert norm_modules(build(RunConfig(depth=2, norm="none", final_norm="ln"))) == ["final_norm"]
     assert norm_modules(build(RunConfig(depth=2, norm="ln", final_norm="none"))) == [
         f"blocks.{layer}.{branch}.before" for layer in (1, 2) for branch in ("mixer", "ffn")
@@ -124,7 +120,7 @@ class TestInit:
             bound = 1 / math.sqrt(weights[f"blocks.2.{name}.weight"].shape[1]) if init == "torch" else 0.0
             assert 0.9 * bound <= bias.abs().max().item() <= bound
 
-    def test_outside_the_blocks_nothing_depends_on_init(self) -> None:
+    def test_init_only_affects_the_blocks(self) -> None:
         first, second = self.weights(init="small"), self.weights(init="torch")
         for name in ("embedding.weight", "positions.weight", "head.weight"):
             assert (first[name] == second[name]).all()
@@ -132,20 +128,20 @@ class TestInit:
         assert first["positions.weight"].std().item() == pytest.approx(0.1, rel=0.1)
         assert first["head.weight"].abs().max().item() == pytest.approx(1 / 8, rel=0.01)
 
-    def test_networks_share_what_they_have_in_common(self) -> None:
+    def test_networks_share_the_weights_of_common_parameters(self) -> None:
         deep, shallow = self.weights(norm="none"), self.weights(depth=3, position="post", norm="rms")
         common = deep.keys() & shallow.keys()
         assert len(common) == 3 * 8 + 3
         assert all((deep[name] == shallow[name]).all() for name in common)
         assert (deep["head.weight"] != self.weights(seed=1)["head.weight"]).any()
 
-    def test_gains_multiply_weights(self) -> None:
+    def test_init_gain_scales_the_weights_of_blocks(self) -> None:
         plain, gained = self.weights(), self.weights(init_gain=0.5)
         name = "blocks.1.ffn.f.fc1.weight"
         assert torch.allclose(gained[name], 0.5 * plain[name])
         assert (gained["head.weight"] == plain["head.weight"]).all()
 
-    def test_building_leaves_torchs_global_generator_alone(self) -> None:
+    def test_building_keeps_torchs_random_state(self) -> None:
         torch.manual_seed(3)
         expected = torch.rand(4)
         torch.manual_seed(3)
@@ -163,20 +159,20 @@ def test_layers_are_counted_from_1() -> None:
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-3])
-def test_attention_by_its_formula_is_the_fused_kernels(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attention_by_formula_agrees_with_the_fused_kernel(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     q, k, v, upstream = (torch.randn(2, 3, 7, 5, dtype=torch.float64, requires_grad=True) for _ in range(4))
-    found = []
+    results = []
     for longest in (64, 6):
         monkeypatch.setattr(branches, "LONGEST", longest)
         y = branches.attend(q, k, v, scale)
-        found.append((y, *torch.autograd.grad(y, (q, k, v), upstream)))
-    for one, other in zip(*found, strict=True):
-        assert torch.allclose(one, other, rtol=1e-9, atol=1e-12)
+        results.append((y, *torch.autograd.grad(y, (q, k, v), upstream)))
+    for formula, fused in zip(*results, strict=True):
+        assert torch.allclose(formula, fused, rtol=1e-9, atol=1e-12)
 
 
 def test_large_logits_do_not_break_the_gradient_of_attention() -> None:
-    """In float32 it is that of float64, where logits are so large that their rounding is more than 1."""
+    """The float32 gradient agrees with float64 even if the rounding of logits exceeds 1."""
     torch.manual_seed(1)
     q, k, v, upstream = (torch.randn(1, 1, 16, 16) for _ in range(4))
     grads = []

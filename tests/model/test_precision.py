@@ -24,9 +24,9 @@ def test_activations_have_16_bits_and_weights_32(dtype: str, norm: str, norm_dty
     seen = {}
     for name, module in network.named_modules():
         module.register_forward_hook(lambda m, i, out, name=name: seen.__setitem__(name, out.dtype))
-    found = logits(network, TOKENS, run)
-    found.sum().backward()
-    assert found.dtype == torch.float32
+    output = logits(network, TOKENS, run)
+    output.sum().backward()
+    assert output.dtype == torch.float32
     narrow = {name for name, kind in seen.items() if kind == getattr(torch, dtype)}
     wide = {f"{name}.norm" for name, module in network.named_modules() if isinstance(module, InFloat32)}
     assert bool(wide) == (norm_dtype == "float32" and (norm != "none" or qk_norm != "none"))
@@ -34,11 +34,11 @@ def test_activations_have_16_bits_and_weights_32(dtype: str, norm: str, norm_dty
     assert {p.grad.dtype for p in network.parameters()} == {torch.float32}
     plain = config(norm=norm, qk_norm=qk_norm)
     exact = logits(build(plain), TOKENS, plain)
-    assert torch.allclose(found, exact, atol=0.1 * exact.abs().max().item())
-    assert not torch.equal(found, exact)
+    assert torch.allclose(output, exact, atol=0.1 * exact.abs().max().item())
+    assert not torch.equal(output, exact)
 
 
-def test_float32_is_the_plain_network() -> None:
+def test_float32_uses_the_plain_network() -> None:
     run = config()
     network = build(run)
     assert torch.equal(logits(network, TOKENS, run), network(TOKENS))
@@ -52,17 +52,17 @@ def test_parameters_of_norms_in_float32_are_not_cast() -> None:
 
 
 class TestPitfallsOfFloat16:
-    """A row of zeros, and one whose squares overflow (above 255.9), through norms of both kinds."""
+    """A row of zeros, and a row whose squares overflow (above 255.9), in both kinds of norm."""
 
-    def test_lengths_of_queries_and_keys_are_taken_in_float32(self) -> None:
+    def test_l2_norms_of_queries_and_keys_are_computed_in_float32(self) -> None:
         x = torch.full((1, 1, 3, 4), 200.0, dtype=torch.float16)
-        found = {}
+        output = {}
         for norm_dtype in ("float32", "same"):
             attention = build(config(dtype="float16", qk_norm="l2", norm_dtype=norm_dtype)).blocks["1"].mixer.f
             with torch.no_grad():
-                found[norm_dtype] = attention.k_norm(x)
-        assert (found["float32"] - 0.5).abs().max() < 1e-3
-        assert found["same"].isnan().all()
+                output[norm_dtype] = attention.k_norm(x)
+        assert (output["float32"] - 0.5).abs().max() < 1e-3
+        assert output["same"].isnan().all()
 
     def output(self, norm: str, norm_dtype: str, value: float, eps: float) -> torch.Tensor:
         module = make_norm(norm, 16, config(dtype="float16", norm_dtype=norm_dtype, eps=eps))
@@ -78,7 +78,7 @@ class TestPitfallsOfFloat16:
         assert (self.output(norm, "float32", 0.0, 1e-8) == 0).all()
 
     @pytest.mark.parametrize("norm", ["ln", "rms"])
-    def test_squares_overflow_in_both_norms_alike(self, norm: str) -> None:
+    def test_squares_overflow_in_both_norms(self, norm: str) -> None:
         assert self.output(norm, "same", 300.0, 1e-5).isnan().all()
         assert (self.output(norm, "same", 250.0, 1e-5).abs() - 1).abs().max() < 1e-2
         assert (self.output(norm, "float32", 300.0, 1e-5).abs() - 1).abs().max() < 1e-2

@@ -1,4 +1,4 @@
-"""RMSNorm: torch's values and gradients, by the fast way and by the other."""
+"""RMSNorm has torch's values and gradients, with the fast kernel and without it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOLERANCES = {torch.float32: 2e-6, torch.float64: 1e-12}
 
 @pytest.fixture
 def without_kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A torch whose kernel has gone."""
+    """Remove the kernel from torch."""
 
     def gone(*_: object) -> None:
         raise RuntimeError("no such operator")
@@ -33,7 +33,7 @@ def without_kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def example(shape: tuple[int, ...], dtype: torch.dtype, scale: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
-    """Input, gain, upstream gradient; the gain is not near 1, the input has a mean."""
+    """Return input, gain and upstream gradient. The gain is not near 1, and the input has a mean."""
     generator = torch.Generator().manual_seed(0)
     x, upstream = (torch.randn(shape, generator=generator, dtype=torch.float64) for _ in range(2))
     weight = torch.randn(shape[-1], generator=generator, dtype=torch.float64)
@@ -41,7 +41,7 @@ def example(shape: tuple[int, ...], dtype: torch.dtype, scale: float = 1.0) -> t
 
 
 def outcome(norm: object, x: Tensor, weight: Tensor, upstream: Tensor, eps: float = 1e-5) -> list[Tensor]:
-    """Values and both gradients."""
+    """Return values and both gradients."""
     x, weight = x.detach().requires_grad_(), weight.detach().requires_grad_()
     y = norm(x, weight, eps)  # type: ignore[operator]
     return [y.detach(), *torch.autograd.grad(y, (x, weight), upstream)]
@@ -51,15 +51,15 @@ def torchs(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return functional.rms_norm(x, weight.shape, weight, eps)
 
 
-def agree(found: list[Tensor], wanted: list[Tensor], made: tuple[Tensor, ...], tolerance: float) -> None:
-    """To a tolerance relative to the largest term: where terms cancel, as with one feature, little is left of them."""
-    x, weight, upstream = (one.double() for one in made)
+def agree(actual: list[Tensor], wanted: list[Tensor], inputs: tuple[Tensor, ...], tolerance: float) -> None:
+    """Compare with a tolerance relative to the largest term, since terms may cancel, as with a single feature."""
+    x, weight, upstream = (tensor.double() for tensor in inputs)
     terms = (weight, upstream * weight / (x.square().mean(-1, keepdim=True).sqrt() + 1e-30), upstream.sum(0))
-    for one, other, term in zip(found, wanted, terms, strict=True):
-        assert one.shape == other.shape
-        assert one.dtype == other.dtype
+    for a, b, term in zip(actual, wanted, terms, strict=True):
+        assert a.shape == b.shape
+        assert a.dtype == b.dtype
         size = float(term.abs().max()) if term.numel() else 0.0
-        assert torch.allclose(one, other, rtol=tolerance, atol=tolerance * size)
+        assert torch.allclose(a, b, rtol=tolerance, atol=tolerance * size)
 
 
 def used_kernel(x: Tensor, weight: Tensor) -> bool:
@@ -79,12 +79,12 @@ def test_the_gradient_is_the_derivative(shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("shape", [(512, 64), (32, 16, 128), (3, 1024), (64,), (7, 1)])
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
 def test_it_agrees_with_torch(dtype: torch.dtype, shape: tuple[int, ...], scale: float) -> None:
-    made = example(shape, dtype, scale)
-    wanted = [one.to(dtype) for one in outcome(torchs, *(one.double() for one in made))]
-    agree(outcome(rms_norm, *made), wanted, made, TOLERANCES[dtype])
+    inputs = example(shape, dtype, scale)
+    wanted = [tensor.to(dtype) for tensor in outcome(torchs, *(tensor.double() for tensor in inputs))]
+    agree(outcome(rms_norm, *inputs), wanted, inputs, TOLERANCES[dtype])
 
 
-def test_it_is_the_formula() -> None:
+def test_it_agrees_with_its_formula() -> None:
     x, weight, _ = example((3, 5), torch.float64)
     expected = weight * x / torch.sqrt((x**2).mean(-1, keepdim=True) + 0.3)
     assert torch.allclose(rms_norm(x, weight, 0.3), expected, rtol=1e-14)
@@ -98,14 +98,14 @@ def test_it_is_the_formula() -> None:
 )
 @settings(max_examples=60, deadline=None)
 def test_any_shape(shape: tuple[int, ...], scale: float, eps: float) -> None:
-    made = example(shape, torch.float64, scale)
-    assert used_kernel(made[0].clone(), made[1])
-    agree(outcome(rms_norm, *made, eps), outcome(torchs, *made, eps), made, 1e-12)
+    inputs = example(shape, torch.float64, scale)
+    assert used_kernel(inputs[0].clone(), inputs[1])
+    agree(outcome(rms_norm, *inputs, eps), outcome(torchs, *inputs, eps), inputs, 1e-12)
 
 
 def test_strided_input_and_gradient() -> None:
     x, weight, upstream = example((4, 3, 6), torch.float64)
-    strided, strided_upstream = (one.permute(2, 1, 0).contiguous().permute(2, 1, 0) for one in (x, upstream))
+    strided, strided_upstream = (tensor.permute(2, 1, 0).contiguous().permute(2, 1, 0) for tensor in (x, upstream))
     assert not strided.is_contiguous()
     wanted = outcome(torchs, x, weight, upstream)
     agree(outcome(rms_norm, strided, weight, strided_upstream), wanted, (x, weight, upstream), 1e-12)
@@ -114,15 +114,15 @@ def test_strided_input_and_gradient() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_is_torchs(dtype: torch.dtype) -> None:
-    made = example((4, 8), dtype)
-    assert not used_kernel(made[0].clone(), made[1])
-    agree(outcome(rms_norm, *made), outcome(torchs, *made), made, 0.0)
+def test_half_precision_uses_torchs_norm(dtype: torch.dtype) -> None:
+    inputs = example((4, 8), dtype)
+    assert not used_kernel(inputs[0].clone(), inputs[1])
+    agree(outcome(rms_norm, *inputs), outcome(torchs, *inputs), inputs, 0.0)
 
 
 def test_no_rows_no_grad_and_inference() -> None:
-    made = example((0, 8), torch.float32)
-    agree(outcome(rms_norm, *made), outcome(torchs, *made), made, 0.0)
+    inputs = example((0, 8), torch.float32)
+    agree(outcome(rms_norm, *inputs), outcome(torchs, *inputs), inputs, 0.0)
     x, weight, _ = example((4, 8), torch.float32)
     rmsnorm.works.cache_clear()
     with torch.inference_mode():
@@ -136,14 +136,14 @@ def test_no_rows_no_grad_and_inference() -> None:
 
 
 @pytest.mark.parametrize("eps", [1e-5, 0.0])
-def test_squares_that_overflow_give_nan_and_not_zeros(eps: float) -> None:
-    made = example((4, 8), torch.float32, 1e25)
-    assert all((found == 0).all() for found in outcome(torchs, *made, eps)[:1])
-    for found in (*outcome(rms_norm, *made, eps), rmsnorm.plain(*made[:2], eps)):
-        assert found.isnan().all()
+def test_squares_that_overflow_give_nan_instead_of_zeros(eps: float) -> None:
+    inputs = example((4, 8), torch.float32, 1e25)
+    assert (outcome(torchs, *inputs, eps)[0] == 0).all()
+    for output in (*outcome(rms_norm, *inputs, eps), rmsnorm.plain(*inputs[:2], eps)):
+        assert output.isnan().all()
 
 
-def test_only_one_gradient_wanted() -> None:
+def test_a_single_gradient() -> None:
     x, weight, upstream = example((4, 8), torch.float64)
     _, x_grad, weight_grad = outcome(torchs, x, weight, upstream)
     (alone,) = torch.autograd.grad(rms_norm(x.requires_grad_(), weight, 1e-5), x, upstream)
@@ -153,11 +153,11 @@ def test_only_one_gradient_wanted() -> None:
 
 
 @pytest.mark.usefixtures("without_kernel")
-def test_without_the_kernel_it_is_torchs() -> None:
+def test_without_the_kernel_torchs_norm_is_used() -> None:
     assert not rmsnorm.works(torch.float32)
-    made = example((4, 8), torch.float32)
-    assert not used_kernel(made[0].clone(), made[1])
-    agree(outcome(rms_norm, *made), outcome(torchs, *made), made, 0.0)
+    inputs = example((4, 8), torch.float32)
+    assert not used_kernel(inputs[0].clone(), inputs[1])
+    agree(outcome(rms_norm, *inputs), outcome(torchs, *inputs), inputs, 0.0)
 
 
 def test_a_kernel_that_disagrees_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +176,7 @@ def test_a_kernel_that_disagrees_is_not_used(monkeypatch: pytest.MonkeyPatch) ->
     assert rmsnorm.works(torch.float32)
 
 
-def test_the_module_stands_in_for_torchs() -> None:
+def test_the_module_can_replace_torchs() -> None:
     ours, theirs = RMSNorm(8, eps=0.01), nn.RMSNorm(8, eps=0.01)
     theirs.weight.data.normal_(generator=torch.Generator().manual_seed(1))
     ours.load_state_dict(theirs.state_dict())
@@ -189,12 +189,12 @@ def test_the_module_stands_in_for_torchs() -> None:
 
 
 @pytest.mark.parametrize(("x_needs", "gain_needs"), [(True, False), (False, True), (True, True)])
-def test_a_gradient_of_a_gradient_of_what_needs_one(x_needs: bool, gain_needs: bool) -> None:
-    found = []
+def test_second_derivatives(x_needs: bool, gain_needs: bool) -> None:
+    grads = []
     for norm in (RMSNorm(4, 1e-5).double(), nn.RMSNorm(4, eps=1e-5).double()):
         norm.weight.requires_grad_(gain_needs)
         x = torch.linspace(-1, 2, 12, dtype=torch.float64).view(3, 4).requires_grad_(x_needs)
         wanted = [tensor for tensor in (x, norm.weight) if tensor.requires_grad]
         first = torch.autograd.grad(norm(x).pow(3).sum(), wanted, create_graph=True)
-        found.append(torch.autograd.grad(sum(grad.square().sum() for grad in first), wanted))
-    assert all(torch.allclose(ours, theirs) for ours, theirs in zip(*found, strict=True))
+        grads.append(torch.autograd.grad(sum(grad.square().sum() for grad in first), wanted))
+    assert all(torch.allclose(ours, theirs) for ours, theirs in zip(*grads, strict=True))

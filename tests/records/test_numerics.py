@@ -21,7 +21,7 @@ from normexp.records.record import RunRecord, Status
         ({"dtype": "bfloat16", "norm": "rms", "position": "rezero"}, 1),
     ],
 )
-def test_only_what_a_change_concerns_is_stale(keys: dict[str, str], number: int) -> None:
+def test_only_runs_affected_by_a_change_are_outdated(keys: dict[str, str], number: int) -> None:
     config = RunConfig(**keys)  # type: ignore[arg-type]
     assert numerics(config) == number
     assert RunRecord(config=config, status=Status.FAILED).numerics == number

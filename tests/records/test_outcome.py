@@ -47,7 +47,7 @@ def test_the_rules_in_order(initial: float, final: float, expected: Outcome) -> 
     assert outcome(initial, final) is expected
 
 
-def test_a_death_is_nonfinite_whatever_the_losses_say() -> None:
+def test_a_death_is_nonfinite_regardless_of_losses() -> None:
     death = Death(step=7, kind="inf", where="grad", tensor="blocks.3.ffn.f.fc1.weight", layer=3)
     verdict = judge(result(4.3, None, death), [(0, 4.3)], vocab=64, steps=100)
     assert verdict.outcome is Outcome.NONFINITE
@@ -70,7 +70,7 @@ def test_trend_compares_the_end_with_three_quarters(evaluations: list[tuple[int,
 
 
 @given(st.floats(0.01, 1e30), st.floats(0.01, 1e30))
-def test_every_finite_pair_has_one_outcome_and_says_why(initial: float, final: float) -> None:
+def test_every_finite_pair_has_an_outcome_and_a_rule(initial: float, final: float) -> None:
     verdict = judge(result(initial, final), [(0, initial), (100, final)], vocab=64, steps=100)
     assert verdict.outcome is not Outcome.NONFINITE
     assert verdict.rule
@@ -78,7 +78,7 @@ def test_every_finite_pair_has_one_outcome_and_says_why(initial: float, final: f
         assert LOSSES.learned_fraction(final) >= 0.03
 
 
-def test_the_learned_fraction_of_a_nonfinite_loss_is_the_worst() -> None:
+def test_learned_fractions() -> None:
     assert LOSSES.learned_fraction(math.nan) == -math.inf
     assert LOSSES.learned_fraction(1.0) == 1.0
     assert LOSSES.learned_fraction(4.0) == 0.0

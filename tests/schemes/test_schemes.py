@@ -7,7 +7,7 @@ from normexp.schemes.schemes import DOORS, ROLES, SCHEMES, Scale, Scheme, Site, 
 
 
 @pytest.mark.parametrize("name", SCHEMES)
-def test_a_row_says_where_it_comes_from_and_opens_known_doors(name: str) -> None:
+def test_a_row_names_its_source_and_uses_known_doors(name: str) -> None:
     scheme = SCHEMES[name]
     assert scheme.help
     assert any(character.isdigit() for character in scheme.source)
@@ -15,12 +15,12 @@ def test_a_row_says_where_it_comes_from_and_opens_known_doors(name: str) -> None
     assert set(scheme.gains) <= set(ROLES)
 
 
-def test_pre_and_post_are_one_network_without_a_norm() -> None:
+def test_pre_and_post_are_the_same_network_without_a_norm() -> None:
     assert first_like(RunConfig(norm="none", position="post")) == "pre"
     assert first_like(RunConfig(position="post")) == "post"
 
 
-def test_a_scheme_with_other_scales_stays_itself_without_a_norm(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheme_with_other_scales_differs_without_a_norm(monkeypatch: pytest.MonkeyPatch) -> None:
     deep = Scheme(
         doors=everywhere("after"),
         final_norm=False,
@@ -35,10 +35,3 @@ def test_a_scheme_with_other_scales_stays_itself_without_a_norm(monkeypatch: pyt
     assert deep.constants(Site(3, 20))["skip"] == pytest.approx(2.515, abs=1e-3)
     assert deep.constants(Site(3, 20))["gain_fc1"] == pytest.approx(0.281, abs=1e-3)
     assert deep.constants(Site(3, 20))["gain_q"] == 1.0
-
-
-def test_a_final_norm_follows_the_scheme() -> None:
-    assert RunConfig(position="pre", norm="rms").final_norm == "rms"
-    assert RunConfig(position="post").final_norm == "none"
-    assert RunConfig(position="pre", norm="none").final_norm == "none"
-    assert RunConfig(position="post", final_norm="ln").final_norm == "ln"

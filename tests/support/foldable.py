@@ -1,4 +1,4 @@
-"""Networks with LayerNorm and random weights, and how far two of them are apart."""
+"""Networks with LayerNorm and random weights, and the difference between two of them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ def small(**keys: Any) -> RunConfig:
 
 
 def shuffled(config: RunConfig, dtype: torch.dtype = torch.float64) -> Network:
-    """Random gains, biases, matrices and scales."""
+    """Return a network with random gains, biases, matrices and scales."""
     network = build(config).to(dtype)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
@@ -45,7 +45,7 @@ def no_final_bias(network: Network) -> Network:
 
 
 def even(network: Network, gain: float, *, biases: bool = True) -> Network:
-    """All gains equal, so that what has no mean keeps none; and embeddings without a mean."""
+    """Make all gains equal, so that a zero mean stays zero, and remove the mean of the embeddings."""
     for module in network.modules():
         if isinstance(module, nn.LayerNorm):
             nn.init.constant_(module.weight, gain)
@@ -59,7 +59,7 @@ def even(network: Network, gain: float, *, biases: bool = True) -> Network:
 
 @contextmanager
 def scheme(mixer: frozenset[str], ffn: frozenset[str], **scales: Scale) -> Iterator[str]:
-    """The name of a scheme with these doors and scales, while it is in the table."""
+    """Yield the name of a scheme with these norm sites and scales, which is in the table while open."""
     doors = by_branch(mixer=tuple(mixer), ffn=tuple(ffn))
     SCHEMES.add("odd", Scheme(doors=doors, final_norm=True, help="", source="", **scales), "test")
     try:
@@ -69,7 +69,7 @@ def scheme(mixer: frozenset[str], ffn: frozenset[str], **scales: Scale) -> Itera
 
 
 def scales_of(numbers: tuple[float, float, float, float], learned: bool) -> dict[str, Scale]:
-    """Scales that differ by layer, learned or not; the bottom one is the FFN's alone."""
+    """Return scales that differ by layer, learned or not; only the FFN has `bottom`."""
     skip, branch_in, branch_out, bottom = numbers
     return {
         "skip": Scale(lambda site: skip, learned=learned),

@@ -1,4 +1,4 @@
-"""Every scheme, norm and mixer written out in float64, apart from the program's own tables and modules."""
+"""Formulas of every scheme, norm and mixer in float64, independent of the program's tables and modules."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ Parameters = Mapping[str, Tensor]
 
 
 def norm(kind: str, parameters: Parameters, name: str, x: Tensor, eps: float) -> Tensor:
-    """The norm of `name`; batch statistics in training mode for bn."""
+    """Return the output of a norm; for bn, with batch statistics as in training."""
     if kind == "none":
         return x
     if kind == "dyt":
@@ -33,7 +33,7 @@ def norm(kind: str, parameters: Parameters, name: str, x: Tensor, eps: float) ->
 
 @dataclass
 class Here:
-    """One branch at its place: its input, the block's input, its function f, and norms by door."""
+    """One branch: its input, the input of the block, its function f, and its norms by site."""
 
     x: Tensor
     block_input: Tensor
@@ -76,7 +76,7 @@ def linear(parameters: Parameters, name: str, x: Tensor) -> Tensor:
 
 
 def query_key(run: RunConfig, parameters: Parameters, name: str, x_bthk: Tensor) -> Tensor:
-    """Queries or keys after the norm of `qk_norm`."""
+    """Return queries or keys after the norm `qk_norm`."""
     if run.qk_norm == "full":
         whole = norm("rms", parameters, f"{name}.norm", x_bthk.flatten(2), run.eps)
         return whole.view_as(x_bthk)
@@ -116,7 +116,7 @@ def ffn(run: RunConfig, parameters: Parameters, name: str, x: Tensor, inside: Ca
 
 
 def logits(run: RunConfig, parameters: Parameters, tokens: Tensor) -> Tensor:
-    """Logits (b, t, v) of a network with these float64 parameters, in training mode."""
+    """Return the logits (b, t, v) of a network with these float64 parameters, in training mode."""
     x = parameters["embedding.weight"][tokens]
     if run.pos_embed == "learned":
         x = x + parameters["positions.weight"][: tokens.shape[1]]

@@ -1,4 +1,4 @@
-"""Compiled kernels called one by one, and who may test them."""
+"""Calls of single compiled kernels, and the mark of tests that need a compiler."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ needs_compiler = pytest.mark.skipif(
 
 
 def call(kernel: str, *slots: Argument) -> None:
-    """Call one kernel."""
     Row(kernel, list(slots))()
 
 
 def numbers(*shape: int, seed: int = 0, size: float = 1.0) -> Tensor:
-    """Normal random numbers."""
+    """Return normal random numbers times `size`."""
     return size * torch.randn(shape, generator=torch.Generator().manual_seed(seed))

@@ -1,4 +1,4 @@
-"""A plugin whose norms have no node or row, or not the parameters that those have; and a scheme."""
+"""A plugin with a scheme, and with norms that have no node or kernel, or other parameters than those expect."""
 
 OWN = """
 import torch

@@ -1,4 +1,4 @@
-"""A program beside autograd on the same numbers, with a tape that shows whoever reads what is no longer there."""
+"""Compare programs with autograd, on tapes that reveal reads of released buffers."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from normexp.config.run import RunConfig
 from normexp.data.streams import stream
 from normexp.data.tasks import Batch
 from normexp.model.network import Network, build
+from normexp.training.paths.compiled.program import CompiledProgram
 from normexp.training.paths.compiled.table import Table
 from normexp.training.paths.program import Program
 from normexp.training.paths.tape import Arena, Tape
 from normexp.training.trainer import kept_state
 
 FLOAT32_TOLERANCE = 1e-5
-"""Of the largest gradient. A rounding is 6e-8 of a number; a gradient here is a sum of some dozen products, through
-some dozen operations, which both ways take in other orders: some dozen roundings, and room for numbers that cancel."""
+"""Relative to the largest gradient. A rounding is 6e-8 of a number. A gradient here is a sum of some dozen products,
+through some dozen operations in different orders: some dozen roundings, with room for cancellation."""
 FLOAT64_TOLERANCE = 1e-12
-"""Of the largest gradient: the same number of roundings, each of 1e-16, and more room. No fault of a formula hides."""
+"""Relative to the largest gradient: as many roundings of 1e-16, and more room. No wrong formula can hide."""
 
 
 class _Poison(Tape):
-    """Fills a buffer with NaN when it is taken, and once nobody holds it: who reads it then has NaN in the result."""
+    """Fills buffers with NaN when they are taken or released, so that reading them then gives NaN."""
 
     def take(self, *shape: int) -> Tensor:
         buffer = super().take(*shape)
@@ -53,7 +54,7 @@ class PoisonedTable(_Poison, Table):
 
 @contextmanager
 def poisoned() -> Iterator[None]:
-    """Programs have a poisoned tape, or table."""
+    """Give programs a poisoned tape or table."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("normexp.training.paths.program.Tape", Poisoned)
         patch.setattr("normexp.training.paths.compiled.program.Table", PoisonedTable)
@@ -62,7 +63,7 @@ def poisoned() -> Iterator[None]:
 
 @contextmanager
 def in_float64() -> Iterator[None]:
-    """Networks and programs that are made here compute in float64."""
+    """Make networks and programs compute in float64."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Arena, "zeros", lambda arena, *shape: torch.zeros(shape))
         torch.set_default_dtype(torch.float64)
@@ -73,13 +74,13 @@ def in_float64() -> Iterator[None]:
 
 
 def small(**keys: Any) -> RunConfig:
-    """Two layers."""
+    """Return the config of a small network of two layers."""
     tiny = {"depth": 2, "width": 8, "hidden": 12, "heads": 2, "vocab": 7, "seq_len": 5, "batch": 3, "order": 1}
     return RunConfig(**{**tiny, **keys})
 
 
 def network_of(run: RunConfig) -> Network:
-    """A network with random numbers in every parameter, and a gradient at hand for each."""
+    """Return a network with random numbers in every parameter, and with gradients of NaN."""
     network = build(run)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
@@ -91,13 +92,13 @@ def network_of(run: RunConfig) -> Network:
 
 
 def batch_of(run: RunConfig, number: int = 0) -> Batch:
-    """Random tokens and targets."""
+    """Return random tokens and targets."""
     random = stream("batch", number)
     return Batch(*(random.integers(0, run.vocab, (run.batch, run.seq_len)) for _ in range(2)))
 
 
 def by_autograd(network: Network, batch: Batch, first: int) -> tuple[float, dict[str, Tensor]]:
-    """Loss and gradients by name."""
+    """Return the loss, and the gradients by name."""
     logits_btv = network(torch.from_numpy(batch.inputs_nt))[:, first:]
     loss = functional.cross_entropy(logits_btv.flatten(0, 1), torch.from_numpy(batch.targets_nt)[:, first:].flatten())
     learned = {name: parameter for name, parameter in network.named_parameters() if parameter.requires_grad}
@@ -106,7 +107,7 @@ def by_autograd(network: Network, batch: Batch, first: int) -> tuple[float, dict
 
 
 def check(run: RunConfig, tolerance: float, first: int = 1, make: type[Program] = Program) -> None:
-    """Loss, gradients and running statistics agree on two batches in a row, the second in the buffers of the first."""
+    """Compare loss, gradients and running statistics with autograd, on two batches in the same buffers."""
     network = network_of(run)
     learned = {name: parameter for name, parameter in network.named_parameters() if parameter.requires_grad}
     program = make(network, run.batch, run.seq_len, first)
@@ -119,5 +120,19 @@ def check(run: RunConfig, tolerance: float, first: int = 1, make: type[Program] 
         largest = max(float(grad.abs().max()) for grad in grads.values())
         errors = {name: float((learned[name].grad - grad).abs().max()) / largest for name, grad in grads.items()}
         assert not {name: error for name, error in errors.items() if not error <= tolerance}
-        for one, other in zip(network.buffers(), statistics, strict=True):
-            assert torch.allclose(one, other, rtol=tolerance, atol=tolerance)
+        for buffer, expected in zip(network.buffers(), statistics, strict=True):
+            assert torch.allclose(buffer, expected, rtol=tolerance, atol=tolerance)
+
+
+def check_tape(run: RunConfig) -> None:
+    """Check the tape in float32, as in training, and in float64 with poisoned buffers."""
+    check(run, FLOAT32_TOLERANCE)
+    with in_float64(), poisoned():
+        check(run, FLOAT64_TOLERANCE)
+
+
+def check_compiled(run: RunConfig, first: int = 1) -> None:
+    """Check the compiled kernels, with ordinary and with poisoned buffers."""
+    check(run, FLOAT32_TOLERANCE, first, CompiledProgram)
+    with poisoned():
+        check(run, FLOAT32_TOLERANCE, first, CompiledProgram)

@@ -1,4 +1,4 @@
-"""Weights of a small network as bytes, whole and tampered with."""
+"""Weights of a small network as bytes, intact and modified."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ def small(**keys: Any) -> RunConfig:
 
 
 def shuffled(config: RunConfig) -> Network:
-    """Random numbers in every parameter and statistic."""
+    """Return a network with random numbers in every parameter and statistic."""
     network = build(config)
     generator = torch.Generator().manual_seed(2)
     for tensor in tensors_of(network).values():

@@ -1,4 +1,4 @@
-"""Where a run dies: each place of a first non-finite number is found by step, kind, tensor and layer."""
+"""Runs that become non-finite: step, kind, tensor and layer of the first non-finite number."""
 
 import dataclasses
 import math
@@ -45,7 +45,7 @@ def test_the_first_bad_activation_is_named(parameter: str, value: float, kind: s
     assert death == Death(step=1, kind=kind, where="activation", tensor=tensor, layer=layer)
 
 
-def test_finite_logits_too_far_apart_die_in_the_loss() -> None:
+def test_finite_logits_too_far_apart_overflow_in_the_loss() -> None:
     trainer = Trainer(SMALL)
     with torch.no_grad():
         trainer.network.final_norm.weight.zero_()
@@ -93,7 +93,7 @@ def test_a_bad_parameter_after_the_update() -> None:
     assert death == Death(step=4, kind="inf", where="param", tensor="blocks.1.ffn.f.fc2.weight", layer=1)
 
 
-def test_a_step_whose_update_overflows_says_so() -> None:
+def test_a_step_whose_update_overflows_reports_it() -> None:
     trainer = Trainer(dataclasses.replace(SMALL, optimizer="sgd", lr=1e30))
     with torch.no_grad():
         trainer.network.head.weight.mul_(1e10)
@@ -111,22 +111,24 @@ def test_a_bad_validation_names_its_tensor() -> None:
     assert death == Death(step=20, kind="nan", where="validation", tensor="blocks.1.mixer.f.qkv", layer=1)
 
 
-class TestADyingRun:
-    def test_stops_at_its_first_bad_step(self) -> None:
+class TestARunThatBecomesNonFinite:
+    def test_stops_at_its_first_bad_step_and_replays_the_last_steps(self) -> None:
         training = train(BLOWS_UP)
         death = training.result.death
         assert death is not None
         last = training.traces.curve[-1]
         assert last.step == death.step < 60
-        finite = [row.train_loss is None or math.isfinite(row.train_loss) for row in training.traces.curve[:-1]]
-        assert all(finite)
-        assert death.where in ("activation", "loss", "grad", "param", "validation")
+        assert all(row.train_loss is None or math.isfinite(row.train_loss) for row in training.traces.curve[:-1])
         assert 0 <= death.layer <= 4
         assert training.result.final_val_loss is None
         assert death.where in ("activation", "loss", "grad")
         assert training.result.steps_done == death.step - 1
+        rows = training.traces.death_layers
+        steps = sorted({row.step for row in rows})
+        assert steps == list(range(max(1, death.step - REPLAYED_STEPS + 1), death.step + 1))
+        assert {row.layer for row in rows if row.part == "stream"} == {0, 1, 2, 3, 4}
 
-    def test_counts_the_update_that_broke_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_counts_the_update_that_overflowed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(FlatParameters, "values_finite", lambda flat: False)
         monkeypatch.setattr(CompiledAdam, "step", lambda adam, lr: False)
         training = train(SMALL)
@@ -134,13 +136,13 @@ class TestADyingRun:
         assert (training.result.death.step, training.result.death.where) == (1, "param")
         assert training.result.steps_done == 1
 
-    def test_the_step_does_not_depend_on_how_often_it_is_evaluated(self) -> None:
+    def test_the_step_does_not_depend_on_evaluations(self) -> None:
         seldom = train(dataclasses.replace(BLOWS_UP, eval_every=1000)).result.death
         assert seldom is not None
         assert seldom.where != "validation"
         assert seldom == train(BLOWS_UP).result.death
 
-    def test_a_network_dead_before_training_dies_at_step_0(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_network_that_starts_non_finite_ends_at_step_0(self, monkeypatch: pytest.MonkeyPatch) -> None:
         evaluated = Trainer.evaluate
         monkeypatch.setattr(Trainer, "evaluate", lambda trainer: evaluated(trainer) * math.inf)
         training = train(SMALL)
@@ -149,17 +151,8 @@ class TestADyingRun:
         assert training.result.steps_done == 0
         assert training.result.best_val_loss is None
 
-    def test_its_last_steps_are_replayed_with_the_signal_of_every_layer(self) -> None:
-        training = train(BLOWS_UP)
-        death = training.result.death
-        assert death is not None
-        rows = training.traces.death_layers
-        steps = sorted({row.step for row in rows})
-        assert steps == list(range(max(1, death.step - REPLAYED_STEPS + 1), death.step + 1))
-        assert {row.layer for row in rows if row.part == "stream"} == {0, 1, 2, 3, 4}
 
-
-def test_a_replay_gives_the_numbers_of_the_training() -> None:
+def test_a_replay_repeats_the_numbers_of_the_training() -> None:
     training = train(dataclasses.replace(SMALL, steps=40))
     death = Death(step=40, kind="nan", where="loss", tensor="loss", layer=4)
     replayed = {}
@@ -176,7 +169,7 @@ def test_a_replay_gives_the_numbers_of_the_training() -> None:
     assert {number: step.loss for number, step in replayed.items()} == losses
 
 
-def test_healthy_steps_carry_no_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_steps_have_no_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
     hooked = []
     step = Trainer.step
 

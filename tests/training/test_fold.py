@@ -1,4 +1,4 @@
-"""LayerNorm folded into RMSNorm: exact where it is said to be, and reasons where it is not."""
+"""LayerNorm folded into RMSNorm: exact if reported as exact, with reasons otherwise."""
 
 from dataclasses import replace
 from typing import Any
@@ -10,10 +10,10 @@ from torch import nn
 
 from normexp.config.run import MIXERS, QK_NORMS
 from normexp.schemes.schemes import SCHEMES
-from normexp.training.conversion import dropped, folded, to_layer_norm
+from normexp.training.conversion import BIAS, dropped, folded, to_layer_norm
 
 EXACT = {"pre", "lns", "residual_scaled"}
-"""Schemes whose norms all stand before a branch or the head. Without open doors, rezero has nothing to fold."""
+"""Schemes with norms only before branches and the LM head. rezero has no norm sites and thus nothing to fold."""
 
 
 def norms(network: nn.Module) -> list[str]:
@@ -29,21 +29,21 @@ ALL_MIXERS = [(mixer, qk) for mixer in MIXERS for qk in (QK_NORMS if mixer == "a
 def test_the_fold_is_exact(position: str, mixer: str, qk_norm: str, residual: bool) -> None:
     config = small(position=position, mixer=mixer, qk_norm=qk_norm, residual=residual)
     network = no_final_bias(shuffled(config))
-    made = folded(network)
-    assert made.reasons == ()
-    assert made.config == replace(config, norm="rms", final_norm="rms")
-    assert norms(made.network).count("LayerNorm") == 2 * 6 * (qk_norm == "ln")
-    assert error(network, made.network) < ROUNDING
+    converted = folded(network)
+    assert converted.reasons == ()
+    assert converted.config == replace(config, norm="rms", final_norm="rms")
+    assert norms(converted.network).count("LayerNorm") == 2 * 6 * (qk_norm == "ln")
+    assert error(network, converted.network) < ROUNDING
     assert error(network, dropped(network).network) > 0.1
 
 
 @pytest.mark.parametrize("position", sorted(EXACT))
-def test_a_final_bias_keeps_the_final_norm_unless_told_otherwise(position: str) -> None:
+def test_a_final_bias_keeps_the_final_norm_by_default(position: str) -> None:
     network = shuffled(small(position=position))
-    made = folded(network)
-    assert (made.config.norm, made.config.final_norm, made.reasons) == ("rms", "ln", ())
-    assert "the final norm stays LayerNorm" in made.remark
-    assert error(network, made.network) < ROUNDING
+    converted = folded(network)
+    assert (converted.config.norm, converted.config.final_norm, converted.reasons) == ("rms", "ln", ())
+    assert converted.remark
+    assert error(network, converted.network) < ROUNDING
     lossy = folded(network, final_rms=True)
     assert lossy.config.final_norm == "rms"
     assert len(lossy.reasons) == 1
@@ -55,38 +55,37 @@ def test_a_final_bias_keeps_the_final_norm_unless_told_otherwise(position: str) 
 
 @pytest.mark.parametrize("position", sorted({*SCHEMES} - EXACT - {"rezero"}))
 @pytest.mark.parametrize("mixer", MIXERS)
-def test_other_schemes_are_approximate_and_say_why(position: str, mixer: str) -> None:
+def test_other_schemes_are_approximate_and_give_reasons(position: str, mixer: str) -> None:
     network = shuffled(small(position=position, mixer=mixer))
-    made = folded(network)
-    assert made.reasons
-    assert error(network, made.network) > 1e-3
-    assert "LayerNorm" not in norms(made.network)[:-1]
+    converted = folded(network)
+    assert converted.reasons
+    assert error(network, converted.network) > 1e-3
+    assert "LayerNorm" not in norms(converted.network)[:-1]
 
 
 @pytest.mark.parametrize("position", sorted({*SCHEMES} - {"rezero", "subln", "hybrid"}))
 @pytest.mark.parametrize("mixer", MIXERS)
-def test_only_uneven_gains_and_biases_stand_against_it(position: str, mixer: str) -> None:
+def test_equal_gains_without_biases_fold_exactly(position: str, mixer: str) -> None:
     network = even(shuffled(small(position=position, mixer=mixer)), 1.7, biases=False)
-    made = folded(network)
-    assert error(network, made.network) < ROUNDING
-    assert (made.reasons == ()) == (
-        position in EXACT | {"sandwich"}
-    )  # the others read the embedding in their first branch
+    converted = folded(network)
+    assert error(network, converted.network) < ROUNDING
+    # The other schemes read the embedding in their first branch.
+    assert (converted.reasons == ()) == (position in EXACT | {"sandwich"})
 
 
-def test_biases_of_keys_and_values_fold_and_that_of_queries_does_not() -> None:
+def test_biases_of_keys_and_values_fold_but_not_those_of_queries() -> None:
     with scheme(frozenset({"before", "qkv"}), frozenset({"before"})) as name:
         network = no_final_bias(shuffled(small(position=name, depth=2)))
-        assert folded(network).reasons == ("the bias of a norm at `qkv` reaches no matrix, and is dropped",)
+        assert folded(network).reasons == (BIAS.format("qkv"),)
         for block in network.blocks.values():
             nn.init.zeros_(block.mixer.f.qkv_norms[0].bias)
-        made = folded(network)
-        assert made.reasons == ()
-        assert error(network, made.network) < ROUNDING
+        converted = folded(network)
+        assert converted.reasons == ()
+        assert error(network, converted.network) < ROUNDING
         normed = no_final_bias(shuffled(small(position=name, depth=2, qk_norm="rms")))
         for block in normed.blocks.values():
             nn.init.zeros_(block.mixer.f.qkv_norms[0].bias)
-        assert folded(normed).reasons  # queries and keys are normed again, so that a key's bias counts
+        assert folded(normed).reasons  # keys are normed again, so their bias matters
 
 
 @pytest.mark.parametrize(
@@ -100,16 +99,16 @@ def test_biases_of_keys_and_values_fold_and_that_of_queries_does_not() -> None:
         ({"final_norm": "ln", "position": "rezero"}, False),
     ],
 )
-def test_what_reads_the_stream_decides(keys: dict[str, Any], exact: bool) -> None:
+def test_exactness_depends_on_what_reads_the_stream(keys: dict[str, Any], exact: bool) -> None:
     network = shuffled(small(**keys))
     if isinstance(network.final_norm, nn.LayerNorm):
         no_final_bias(network)
-    made = folded(network)
-    assert (made.reasons == ()) == exact
-    assert (error(network, made.network) < ROUNDING) == exact
+    converted = folded(network)
+    assert (converted.reasons == ()) == exact
+    assert (error(network, converted.network) < ROUNDING) == exact
 
 
-def test_back_to_layer_norm_is_exact_just_where_no_mean_is_read() -> None:
+def test_back_to_layer_norm_is_exact_if_no_mean_is_read() -> None:
     network = no_final_bias(shuffled(small()))
     rms = folded(network).network
     assert error(network, to_layer_norm(rms).network) < ROUNDING

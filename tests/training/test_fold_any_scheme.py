@@ -1,4 +1,4 @@
-"""The fold in schemes that are made up, with any doors and scales."""
+"""The fold in artificial schemes, with any norm sites and scales."""
 
 from random import Random
 from typing import Any
@@ -15,18 +15,18 @@ from normexp.training.conversion import folded
 
 
 @pytest.mark.parametrize("learned", [True, False])
-def test_every_scale_learned_or_not_passes_through_the_fold(learned: bool) -> None:
+def test_scales_fold_whether_learned_or_not(learned: bool) -> None:
     before = frozenset({"before"})
     with scheme(before, before, **scales_of((0.9, 0.5, 0.7, 0.3), learned)) as name:
         network = no_final_bias(shuffled(small(position=name)))
-        made = folded(network)
-        assert made.reasons == ()
-        assert error(network, made.network) < ROUNDING
+        converted = folded(network)
+        assert converted.reasons == ()
+        assert error(network, converted.network) < ROUNDING
 
 
 @pytest.mark.parametrize("numbers", [(1.0, 1.0, 1.0, 0.0), (0.9, 0.5, 0.7, 0.3)])
 def test_a_bias_after_the_sum_moves_through_matrices_and_skips(numbers: tuple[float, float, float, float]) -> None:
-    """Post with equal gains: all of its biases fold but the last, which the head would need."""
+    """In Post with equal gains, all biases fold except the last, which the LM head would need."""
     after = frozenset({"after"})
     with scheme(after, after, **scales_of(numbers, learned=False)) as name:
         network = even(shuffled(small(position=name, final_norm="none")), 0.8)
@@ -36,16 +36,16 @@ def test_a_bias_after_the_sum_moves_through_matrices_and_skips(numbers: tuple[fl
     assert torch.allclose(gap, missing.expand_as(gap), atol=ROUNDING)
 
 
-def test_a_mean_that_goes_round_a_norm_to_the_head_is_kept() -> None:
+def test_a_mean_that_bypasses_a_norm_is_kept() -> None:
     scales = scales_of((1.0, 1.0, 1.0, 0.3), learned=False)
     with scheme(frozenset({"before", "after"}), frozenset({"before"}), **scales) as name:
         for final_norm, exact in (("ln", True), ("none", False)):
             network = shuffled(small(position=name, final_norm=final_norm, depth=1))
             network = even(network, 0.8, biases=False)
             nn.init.normal_(network.embedding.weight)
-            made = folded(network)
-            assert (made.reasons == ()) == exact
-            assert (error(network, made.network) < ROUNDING) == exact
+            converted = folded(network)
+            assert (converted.reasons == ()) == exact
+            assert (error(network, converted.network) < ROUNDING) == exact
 
 
 some_doors = st.frozensets(st.sampled_from(["before", "before", "qkv", "within", "output", "after"]))
@@ -68,8 +68,8 @@ some_scale = st.sampled_from([1.0, 0.7, 0.0])
     same_gains=st.booleans(),
     seed=st.integers(0, 99),
 )
-@settings(deadline=None, max_examples=150)
-def test_whatever_is_said_to_be_exact_is(
+@settings(deadline=None, max_examples=100)
+def test_a_fold_without_reasons_is_exact(
     doors: tuple[frozenset[str], frozenset[str]],
     numbers: tuple[float, float, float, float],
     keys: dict[str, Any],
@@ -86,5 +86,5 @@ def test_whatever_is_said_to_be_exact_is(
         if random.random() >= biased:
             nn.init.zeros_(norm.bias)
     with scheme(*doors, **scales_of(numbers, learned=False)):
-        made = folded(network)
-        assert made.reasons or error(network, made.network) < 1e-10
+        converted = folded(network)
+        assert converted.reasons or error(network, converted.network) < 1e-10

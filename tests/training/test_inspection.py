@@ -1,4 +1,4 @@
-"""What is measured of one network as it stands, each quantity against a computation of its own."""
+"""Measurements of one network, each compared with an independent computation."""
 
 import dataclasses
 import itertools
@@ -33,7 +33,7 @@ def by_key(rows: list[SignalRow]) -> Found:
 
 
 @cache
-def found(run: RunConfig = TINY) -> Found:
+def measured(run: RunConfig = TINY) -> Found:
     return by_key(inspect(run))
 
 
@@ -43,7 +43,7 @@ def batch(run: RunConfig) -> tuple[Tensor, Tensor]:
 
 
 def gradients(run: RunConfig, network: Network) -> dict[str, Tensor]:
-    """By plain autograd."""
+    """Return gradients by plain autograd."""
     tokens, targets = batch(run)
     logits = network(tokens)[:, run.order - 1 :]
     loss = functional.cross_entropy(logits.flatten(0, 1), targets[:, run.order - 1 :].flatten())
@@ -52,7 +52,7 @@ def gradients(run: RunConfig, network: Network) -> dict[str, Tensor]:
 
 
 def stream(network: Network, tokens: Tensor) -> dict[tuple[int, str], Tensor]:
-    """Layer by layer, block by block."""
+    """Return the residual stream layer by layer, and the logits."""
     with torch.no_grad():
         x = network.embedding(tokens) + network.positions.weight[: tokens.shape[1]]
         values = {(0, "stream"): x}
@@ -70,23 +70,23 @@ def mean_square(values: Tensor) -> float:
     return sum(number * number for number in numbers) / len(numbers)
 
 
-def test_the_stream_has_its_size_and_the_cosine_of_its_tokens() -> None:
+def test_sizes_of_the_stream_and_cosines_of_tokens() -> None:
     for (layer, part), values in stream(build(TINY), batch(TINY)[0]).items():
-        assert found()[layer, part, "mean_square"] == pytest.approx(mean_square(values), rel=1e-6)
-        assert found()[layer, part, "rms"] == pytest.approx(math.sqrt(mean_square(values)), rel=1e-6)
+        assert measured()[layer, part, "mean_square"] == pytest.approx(mean_square(values), rel=1e-6)
+        assert measured()[layer, part, "rms"] == pytest.approx(math.sqrt(mean_square(values)), rel=1e-6)
         if part == "stream":
-            assert found()[layer, part, "token_cosine"] == pytest.approx(cosine_by_loops(values), rel=1e-5)
+            assert measured()[layer, part, "token_cosine"] == pytest.approx(cosine_by_loops(values), rel=1e-5)
 
 
 def cosine_by_loops(x_btd: Tensor) -> float:
     cosines = []
     for x_td in x_btd.double():
-        for one, other in itertools.combinations(x_td, 2):
-            cosines.append(float(one @ other / (one @ one).sqrt() / (other @ other).sqrt()))
+        for a, b in itertools.combinations(x_td, 2):
+            cosines.append(float(a @ b / (a @ a).sqrt() / (b @ b).sqrt()))
     return sum(cosines) / len(cosines)
 
 
-def test_token_cosine_of_what_is_known() -> None:
+def test_token_cosine_of_known_vectors() -> None:
     assert token_cosine(torch.ones(2, 5, 3)) == pytest.approx(1)
     assert token_cosine(torch.eye(4)[None]) == pytest.approx(0)
     assert token_cosine(torch.tensor([[[1.0, 0.0], [-2.0, 0.0]]]) * 1e30) == pytest.approx(-1)
@@ -95,20 +95,20 @@ def test_token_cosine_of_what_is_known() -> None:
     assert math.isnan(token_cosine(torch.full((1, 2, 3), math.inf)))
 
 
-def test_branches_have_the_size_of_what_they_compute() -> None:
+def test_sizes_of_branch_outputs() -> None:
     network, (tokens, _) = build(TINY), batch(TINY)
     x = stream(network, tokens)[1, "stream"]
     block = network.blocks["2"]
     with torch.no_grad():
         mixed = block.mixer.f(block.mixer.before(x))
         ffn = block.ffn.f(block.ffn.before(x + mixed))
-    assert found()[2, "mixer", "rms"] == pytest.approx(math.sqrt(mean_square(mixed)), rel=1e-5)
-    assert found()[2, "ffn", "rms"] == pytest.approx(math.sqrt(mean_square(ffn)), rel=1e-5)
+    assert measured()[2, "mixer", "rms"] == pytest.approx(math.sqrt(mean_square(mixed)), rel=1e-5)
+    assert measured()[2, "ffn", "rms"] == pytest.approx(math.sqrt(mean_square(ffn)), rel=1e-5)
 
 
 @pytest.mark.parametrize("mixer", ["attention", "mean"])
-def test_gradients_of_each_matrix_are_those_of_matrices_of_their_own(mixer: str) -> None:
-    """Queries, keys and values as three leaves, through the formulas in float64."""
+def test_gradients_of_each_matrix_are_separate(mixer: str) -> None:
+    """Uses queries, keys and values as three leaves of the formulas in float64."""
     run = dataclasses.replace(TINY, mixer=mixer)
     tokens, targets = batch(run)
     leaves: dict[tuple[int, str], Tensor] = {}
@@ -127,12 +127,10 @@ def test_gradients_of_each_matrix_are_those_of_matrices_of_their_own(mixer: str)
     loss = functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
     grads = torch.autograd.grad(loss, list(leaves.values()))
     assert {role for _, role in leaves} >= ({*MATRICES, "head"} if mixer == "attention" else {"out", "fc1", "fc2"})
-    measured = {key[:2] for key in found(run) if key[2] == "grad_norm"} - {
-        (layer, branch) for layer in (1, 2) for branch in ("mixer", "ffn")
-    }
-    assert measured == set(leaves)
+    keys = {key[:2] for key in measured(run) if key[2] == "grad_norm"}
+    assert keys - {(layer, branch) for layer in (1, 2) for branch in ("mixer", "ffn")} == set(leaves)
     for (layer, role), grad in zip(leaves, grads, strict=True):
-        assert found(run)[layer, role, "grad_norm"] == pytest.approx(float(grad.norm()), rel=1e-4), (layer, role)
+        assert measured(run)[layer, role, "grad_norm"] == pytest.approx(float(grad.norm()), rel=1e-4), (layer, role)
 
 
 def adam(run: RunConfig, network: Network, grads: dict[str, Tensor]) -> None:
@@ -158,7 +156,7 @@ Step = Callable[[RunConfig, Network, dict[str, Tensor]], None]
     ("optimizer", "quantity", "step"),
     [("adam", "update", adam), ("sgd", "update", sgd), ("adam", "sgd_update", matrices)],
 )
-def test_updates_are_what_one_step_changes(optimizer: str, quantity: str, step: Step) -> None:
+def test_updates_are_the_change_by_one_step(optimizer: str, quantity: str, step: Step) -> None:
     run = dataclasses.replace(TINY, optimizer=optimizer)
     network, (tokens, _) = build(run).double(), batch(run)
     before = stream(network, tokens)
@@ -167,28 +165,28 @@ def test_updates_are_what_one_step_changes(optimizer: str, quantity: str, step: 
         step(run, network, grads)
     for (layer, part), after in stream(network, tokens).items():
         change = math.sqrt(mean_square(after - before[layer, part]))
-        assert found(run)[layer, part, quantity] == pytest.approx(change, rel=2e-3, abs=1e-9), (layer, part)
+        assert measured(run)[layer, part, quantity] == pytest.approx(change, rel=2e-3, abs=1e-9), (layer, part)
         if quantity == "update":
             share = change / math.sqrt(mean_square(before[layer, part]))
-            assert found(run)[layer, part, "relative_update"] == pytest.approx(share, rel=2e-3)
+            assert measured(run)[layer, part, "relative_update"] == pytest.approx(share, rel=2e-3)
 
 
-def test_the_first_update_is_that_of_the_warm_up_and_clipped() -> None:
+def test_the_first_update_includes_warm_up_and_clipping() -> None:
     run = dataclasses.replace(TINY, optimizer="sgd")
-    plain = found(run)[1, "stream", "update"]
-    warm = found(dataclasses.replace(run, warmup=100))[1, "stream", "update"]
+    plain = measured(run)[1, "stream", "update"]
+    warm = measured(dataclasses.replace(run, warmup=100))[1, "stream", "update"]
     assert warm == pytest.approx(plain / 100, rel=0.05)
     trainer = Trainer(run)
     trainer.backward(trainer.signal_batch)
     clip = trainer.flat.grad_norm() / 10
-    clipped = found(dataclasses.replace(run, clip=clip))
+    clipped = measured(dataclasses.replace(run, clip=clip))
     assert clipped[1, "stream", "update"] == pytest.approx(plain / 10, rel=0.05)
-    assert clipped[1, "q", "grad_norm"] == found(run)[1, "q", "grad_norm"]
-    assert clipped[1, "stream", "sgd_update"] == found(run)[1, "stream", "sgd_update"]
+    assert clipped[1, "q", "grad_norm"] == measured(run)[1, "q", "grad_norm"]
+    assert clipped[1, "stream", "sgd_update"] == measured(run)[1, "stream", "sgd_update"]
 
 
 @pytest.mark.parametrize("norm", ["ln", "bn"])
-def test_a_network_is_left_as_it_was(norm: str) -> None:
+def test_a_network_is_not_changed(norm: str) -> None:
     run = dataclasses.replace(TINY, norm=norm)
     trainer, other = Trainer(run), Trainer(run)
     rows = inspect_trainer(trainer, number=1)
@@ -215,7 +213,7 @@ def expected_keys(run: RunConfig) -> set[tuple[int, str, str]]:
 
 @pytest.mark.parametrize("position", SCHEMES)
 @pytest.mark.parametrize("norm", ["none", *NORMS])
-def test_every_scheme_and_norm_has_every_quantity_in_finite_numbers(position: str, norm: str) -> None:
+def test_every_scheme_and_norm_has_every_quantity(position: str, norm: str) -> None:
     run = RunConfig(**{**TINY.to_dict(), "position": position, "norm": norm, "final_norm": "auto"})  # type: ignore[arg-type]
     rows = inspect(run)
     keys = expected_keys(run)
@@ -226,22 +224,22 @@ def test_every_scheme_and_norm_has_every_quantity_in_finite_numbers(position: st
     assert len(rows) == len(keys)
 
 
-def test_no_layers_no_branches() -> None:
+def test_a_network_without_layers_has_no_branches() -> None:
     run = RunConfig(**{**TINY.to_dict(), "depth": 0})  # type: ignore[arg-type]
-    assert set(found(run)) == expected_keys(run)
-    assert found(run)[1, "logits", "sgd_update"] == 0
+    assert set(measured(run)) == expected_keys(run)
+    assert measured(run)[1, "logits", "sgd_update"] == 0
 
 
 @pytest.mark.parametrize("mixer", ["mean", "linear"])
-def test_mixers_that_do_not_attend_have_one_matrix(mixer: str) -> None:
-    keys = found(dataclasses.replace(TINY, mixer=mixer))
+def test_mixers_without_attention_have_one_matrix(mixer: str) -> None:
+    keys = measured(dataclasses.replace(TINY, mixer=mixer))
     parts = {(part, quantity) for layer, part, quantity in keys if layer == 1}
     assert ("out", "grad_norm") in parts
     assert not {part for part, _ in parts} & {"q", "k", "v"}
     assert not {quantity for _, quantity in parts} & {"attention_entropy", "max_logit"}
 
 
-def test_what_is_not_finite_is_a_result() -> None:
+def test_non_finite_values_are_results() -> None:
     run = RunConfig(depth=50, norm="none", width=16, hidden=16, heads=2, vocab=8, batch=2, init_gain=3.0)
     rows = by_key(inspect(run))
     assert math.isfinite(rows[1, "stream", "rms"])
@@ -251,18 +249,18 @@ def test_what_is_not_finite_is_a_result() -> None:
     assert math.isnan(rows[51, "logits", "sgd_update"])
 
 
-def test_16_bits_are_near_to_32() -> None:
-    near = found(dataclasses.replace(TINY, dtype="bfloat16"))
-    assert set(near) == set(found())
+def test_16_bit_values_are_close_to_float32() -> None:
+    near = measured(dataclasses.replace(TINY, dtype="bfloat16"))
+    assert set(near) == set(measured())
     for key in ((2, "stream", "rms"), (2, "fc2", "grad_norm"), (2, "stream", "update"), (1, "mixer", "max_logit")):
-        assert near[key] != found()[key]
-        assert near[key] == pytest.approx(found()[key], rel=0.1)
+        assert near[key] != measured()[key]
+        assert near[key] == pytest.approx(measured()[key], rel=0.1)
 
 
 class TestTrained:
     RUN = dataclasses.replace(TINY, steps=5)
 
-    def test_training_again_gives_the_same_network_as_its_weights(self) -> None:
+    def test_retraining_gives_the_network_of_the_stored_weights(self) -> None:
         trainer = retrain(self.RUN)
         plain = Trainer(self.RUN)
         batches = plain.task.batches(0, 4)
@@ -272,12 +270,12 @@ class TestTrained:
         restored = restore(self.RUN, weights_bytes(trainer.network, self.RUN), "here")
         assert inspect_trainer(restored, 5) == inspect_trainer(trainer, 5)
 
-    def test_the_step_after_training_is_of_a_fresh_optimizer(self) -> None:
+    def test_the_update_after_training_uses_a_fresh_optimizer(self) -> None:
         trainer = retrain(self.RUN)
         change = by_key(inspect_trainer(trainer, 5))[0, "stream", "update"]
         assert change == pytest.approx(math.sqrt(2) * self.RUN.lr, rel=0.3)
 
-    def test_a_run_that_dies_ends_with_what_its_last_update_left(self) -> None:
+    def test_retraining_a_non_finite_run_ends_after_its_last_update(self) -> None:
         run = dataclasses.replace(self.RUN, norm="none", optimizer="sgd", lr=1e30, steps=50)
         result = train(dataclasses.replace(run, eval_every=50)).result
         assert result.death is not None

@@ -15,16 +15,16 @@ def rates(steps: int = 6, **keys: object) -> list[float]:
     return [rate(update, config) for update in range(1, steps + 1)]
 
 
-def test_warmup_uses_a_rate_above_0_from_the_first_update() -> None:
+def test_warm_up_starts_above_0() -> None:
     assert rates(warmup=4) == pytest.approx([0.0025, 0.005, 0.0075, 0.01, 0.01, 0.01])
 
 
-def test_warmup_of_0_and_1_are_the_full_rate_from_the_start() -> None:
+def test_warm_ups_of_0_and_1_start_at_the_peak() -> None:
     assert rates(warmup=0) == rates(warmup=1) == [0.01] * 6
 
 
 @pytest.mark.parametrize("warmup", [19, 20, 21])
-def test_warmup_as_long_as_the_training(warmup: int) -> None:
+def test_a_warm_up_as_long_as_the_training(warmup: int) -> None:
     assert max(rates(20, warmup=warmup)) == pytest.approx(0.01 * min(1, 20 / warmup))
 
 
@@ -50,7 +50,7 @@ REFERENCE = {
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])
-def test_a_flat_update_is_torchs_update_on_the_separate_tensors(name: str, weight_decay: float) -> None:
+def test_a_flat_update_agrees_with_torch_on_separate_tensors(name: str, weight_decay: float) -> None:
     torch.manual_seed(0)
     ours = nn.Sequential(nn.Linear(7, 9), nn.LayerNorm(9), nn.Linear(9, 3))
     theirs = copy.deepcopy(ours)
@@ -69,8 +69,8 @@ def test_a_flat_update_is_torchs_update_on_the_separate_tensors(name: str, weigh
         for network, step in ((ours, partial(optimizer.step, 0.02)), (theirs, reference.step)):
             network(x).square().sum().backward()
             step()
-    for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
-        assert torch.allclose(mine, other, rtol=1e-5, atol=1e-6)
+    for own, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert torch.allclose(own, other, rtol=1e-5, atol=1e-6)
 
 
 class TestFlatParameters:
@@ -85,7 +85,7 @@ class TestFlatParameters:
         assert (network.weight == 2.0).all()
 
     @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
-    def test_a_gradient_norm_is_finite_just_when_every_element_is(self, bad: float) -> None:
+    def test_a_gradient_norm_is_finite_exactly_if_every_element_is(self, bad: float) -> None:
         flat = FlatParameters(nn.Linear(30, 20))
         flat.grads.fill_(3e38)
         assert flat.grad_norm() == pytest.approx(3e38 * 620**0.5)
@@ -94,7 +94,7 @@ class TestFlatParameters:
 
     @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
     @pytest.mark.parametrize("others", [0.0, 1.0, 3e38, -3e38])
-    def test_parameters_are_finite_just_when_every_element_is(self, bad: float, others: float) -> None:
+    def test_parameters_are_finite_exactly_if_every_element_is(self, bad: float, others: float) -> None:
         flat = FlatParameters(nn.Linear(30, 20))
         flat.values.fill_(others)
         assert flat.values_finite()

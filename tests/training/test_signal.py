@@ -1,8 +1,9 @@
-"""The signal inside a network: activations, gradients, attention, and what batch statistics do."""
+"""The signal inside a network: activations, gradients, attention, and the effect of batch statistics."""
 
 import dataclasses
 import itertools
 import math
+from contextlib import suppress
 from typing import Any
 
 import formulas
@@ -35,7 +36,7 @@ def test_rms_is_accumulated_in_float64() -> None:
     assert rms(torch.tensor([3.0, 4.0])) == pytest.approx(12.5**0.5)
 
 
-def test_activation_sizes_are_those_of_the_stream() -> None:
+def test_activation_sizes_of_the_stream() -> None:
     network = build(CONFIG)
     tokens = torch.randint(0, 16, (4, 16), generator=torch.Generator().manual_seed(0))
     with forward_signal(network) as signal:
@@ -54,7 +55,7 @@ def test_activation_sizes_are_those_of_the_stream() -> None:
     }
 
 
-def test_gradient_sizes_are_the_norms_of_each_branch() -> None:
+def test_gradient_norms_of_each_branch() -> None:
     network = build(CONFIG)
     network(torch.zeros(2, 16, dtype=torch.long)).square().sum().backward()
     sizes = gradient_sizes(network)
@@ -65,13 +66,10 @@ def test_gradient_sizes_are_the_norms_of_each_branch() -> None:
     assert all(row.step == 7 for row in rows)
 
 
-def test_hooks_are_removed_also_after_an_error() -> None:
+def test_hooks_are_removed_after_an_error() -> None:
     network = build(CONFIG)
-    try:
-        with forward_signal(network):
-            raise KeyError
-    except KeyError:
-        pass
+    with pytest.raises(KeyError), forward_signal(network):
+        raise KeyError
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in network.modules())
 
 
@@ -85,7 +83,7 @@ def test_depth_0_has_a_stream() -> None:
 
 
 def explicit_attention(run: RunConfig, network: Network, tokens: torch.Tensor) -> tuple[float, float]:
-    """Entropy and largest logit of layer 1 of a Pre network, pair by pair in float64."""
+    """Return entropy and largest logit of layer 1 of a Pre-LN network, pair by pair in float64."""
     names = dict(build(dataclasses.replace(run, dtype="float32")).named_parameters())  # without wrappers of 16 bits
     parameters = {name: p.detach().double() for name, p in zip(names, network.parameters(), strict=True)}
     x = formulas.norm("ln", parameters, "blocks.1.mixer.before", embedded(network, tokens).double(), run.eps)
@@ -110,7 +108,7 @@ def embedded(network: Network, tokens: torch.Tensor) -> torch.Tensor:
 
 
 def shaken(network: Network) -> Network:
-    """With gains, biases and scales that are not at their start."""
+    """Change gains, biases and scales from their initial values."""
     with torch.no_grad():
         for name, parameter in network.named_parameters():
             if "norm" in name or "before" in name:
@@ -139,24 +137,24 @@ class TestAttention:
         assert signal["max_logit"] == {(1, "mixer"): pytest.approx(largest, rel=near)}
         assert 0.1 < entropy < 1.5
 
-    def test_uniform_attention_has_the_entropy_of_its_counts_without_the_first(self) -> None:
+    def test_the_entropy_of_uniform_attention(self) -> None:
         zero = torch.zeros(2, 3, 5, 4)
         entropy, largest = attention_sizes(zero, zero, None)
         assert entropy == pytest.approx(math.log(math.factorial(5)) / 4)
         assert largest == 0
 
-    def test_masked_pairs_do_not_count(self) -> None:
+    def test_masked_pairs_are_ignored(self) -> None:
         q, k = torch.zeros(1, 1, 3, 1), torch.zeros(1, 1, 3, 1)
         q[0, 0, 0], k[0, 0, 2], k[0, 0, 0] = 1.0, -100.0, -7.0
         assert attention_sizes(q, k, 1.0)[1] == 7
         assert attention_sizes(q, k, 1.0)[0] == pytest.approx((math.log(2) + math.log(3)) / 2)
 
-    def test_one_token_alone_has_no_entropy(self) -> None:
+    def test_a_single_token_has_no_entropy(self) -> None:
         one = torch.ones(2, 1, 1, 4)
         assert attention_sizes(one, one, None) == (0.0, 2.0)
 
     @pytest.mark.parametrize("value", [math.nan, math.inf])
-    def test_what_is_not_finite_is_a_result(self, value: float) -> None:
+    def test_non_finite_values_are_results(self, value: float) -> None:
         network = build(CONFIG)
         with torch.no_grad():
             network.get_parameter("blocks.2.mixer.f.qkv.weight")[0, 0] = value
@@ -165,8 +163,8 @@ class TestAttention:
         assert not math.isfinite(signal["max_logit"][2, "mixer"])
         assert math.isnan(signal["attention_entropy"][2, "mixer"])
 
-    def test_is_seen_of_the_queries_that_are_used(self) -> None:
-        """Norms on q, k and v by the scheme come before; and looking runs no module twice."""
+    def test_uses_the_normalized_queries(self) -> None:
+        """The scheme's norms on q, k and v come first, and measuring runs no module twice."""
         run = dataclasses.replace(CONFIG, depth=1, position="hybrid", norm="bn")
         network = build(run)
         signal = seen_by(network, TOKENS, run)
@@ -186,21 +184,21 @@ BN = RunConfig(norm="bn", batch=4, steps=6, eval_every=3, **SMALL)
 
 
 def trained_with(monkeypatch: pytest.MonkeyPatch, config: RunConfig) -> tuple[Training, Trainer]:
-    made: list[Trainer] = []
+    trainers: list[Trainer] = []
 
     class Kept(Trainer):
-        def __init__(self, config: RunConfig, **how: Any) -> None:
-            super().__init__(config, **how)
-            made.append(self)
+        def __init__(self, config: RunConfig, **options: Any) -> None:
+            super().__init__(config, **options)
+            trainers.append(self)
 
     monkeypatch.setattr(train_module, "Trainer", Kept)
-    return train(config), made[0]
+    return train(config), trainers[0]
 
 
 class TestBatchNorm:
     @pytest.mark.parametrize("keys", [{}, {"dtype": "bfloat16"}, {"dtype": "bfloat16", "norm_dtype": "same"}])
-    def test_looking_changes_nothing(self, monkeypatch: pytest.MonkeyPatch, keys: dict[str, Any]) -> None:
-        """Neither weights nor running statistics depend on how often a run is evaluated."""
+    def test_evaluations_change_nothing(self, monkeypatch: pytest.MonkeyPatch, keys: dict[str, Any]) -> None:
+        """Neither weights nor running statistics depend on the number of evaluations."""
         (often, kept), (seldom, other) = (
             trained_with(monkeypatch, dataclasses.replace(BN, eval_every=every, **keys)) for every in (1, 1000)
         )
@@ -214,31 +212,27 @@ class TestBatchNorm:
         last = [row for row in often.traces.layers if row.step == 6]
         assert last == [row for row in seldom.traces.layers if row.step == 6]
 
-    def test_buffers_come_back_also_from_what_is_not_finite(self) -> None:
+    def test_buffers_are_restored_after_an_error(self) -> None:
         network = build(BN)
         before = network.final_norm.running_mean.clone()
-        try:
-            with kept_state(network):
-                network.final_norm(torch.full((2, 3, 16), math.nan))
-                assert network.final_norm.running_mean.isnan().all()
-                raise KeyError
-        except KeyError:
-            pass
+        with suppress(KeyError), kept_state(network):
+            network.final_norm(torch.full((2, 3, 16), math.nan))
+            assert network.final_norm.running_mean.isnan().all()
+            raise KeyError
         assert torch.equal(network.final_norm.running_mean, before)
 
-    def test_leak_and_gap_are_rows_of_the_logits(self) -> None:
-        rows = train(BN).traces.layers
-        found = {(row.step, row.quantity): row.value for row in rows if row.part == "logits"}
-        assert {row.layer for row in rows if row.part == "logits"} == {2}
+    def test_leak_and_losses_are_rows_of_the_logits(self) -> None:
+        rows = [row for row in train(BN).traces.layers if row.part == "logits"]
+        assert {row.layer for row in rows} == {2}
         quantities = ("leak", "train_mode_loss", "eval_mode_loss")
-        assert set(found) == {(step, quantity) for step in (0, 3, 6) for quantity in quantities}
+        assert {(row.step, row.quantity) for row in rows} == {(step, name) for step in (0, 3, 6) for name in quantities}
 
     def test_the_leak_is_the_largest_change_before_the_middle(self) -> None:
         trainer = Trainer(BN)
         tokens = torch.from_numpy(trainer.signal_batch.inputs_nt)
         changed = torch.cat([tokens[:, :8], (tokens[:, 8:] + 1) % 16], dim=1)
-        twin = build(BN)
-        expected = max(abs(float(change)) for change in (twin(changed) - twin(tokens))[:, :8].detach().flatten())
+        network = build(BN)
+        expected = max(abs(float(change)) for change in (network(changed) - network(tokens))[:, :8].detach().flatten())
         signal = mode_signal(trainer, trainer.signal_batch)
         assert signal["leak"][2, "logits"] == pytest.approx(expected, rel=1e-6)
         assert expected > 0.1
@@ -249,22 +243,22 @@ class TestBatchNorm:
         assert signal["eval_mode_loss"][2, "logits"] == fresh.loss(trainer.signal_batch).item()
 
     @pytest.mark.parametrize(("norm", "final_norm"), [("ln", "ln"), ("none", "rms"), ("none", "none")])
-    def test_norms_that_keep_to_their_token_have_no_such_rows(self, norm: str, final_norm: str) -> None:
+    def test_causal_norms_have_no_such_rows(self, norm: str, final_norm: str) -> None:
         trainer = Trainer(dataclasses.replace(CONFIG, norm=norm, final_norm=final_norm))
         assert mode_signal(trainer, trainer.signal_batch) == {}
 
-    def test_a_final_norm_alone_leaks(self) -> None:
+    def test_a_final_norm_alone_can_leak(self) -> None:
         trainer = Trainer(dataclasses.replace(CONFIG, final_norm="bn", depth=0))
         assert mode_signal(trainer, trainer.signal_batch)["leak"][1, "logits"] > 0
 
-    def test_a_replay_gives_the_rows_of_a_training(self) -> None:
+    def test_a_replay_gives_the_rows_of_an_evaluation(self) -> None:
         death = Death(step=6, kind="nan", where="loss", tensor="loss", layer=2)
         rows = replay(BN, death)
         quantities = {(row.part, row.quantity) for row in rows if row.step == 6 and row.layer > 0}
         at_evaluation = {(row.part, row.quantity) for row in train(BN).traces.layers if row.layer > 0}
         assert quantities == at_evaluation
 
-    def test_looking_for_the_bad_tensor_moves_no_statistics(self) -> None:
+    def test_locating_the_bad_tensor_keeps_the_statistics(self) -> None:
         trainer = Trainer(BN)
         batch = next(trainer.task.batches(0, 4))
         step = trainer.step(1, batch)

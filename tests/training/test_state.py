@@ -1,4 +1,4 @@
-"""A user's norm that draws random numbers: a look at the network never moves its training."""
+"""A plugin's norm that draws random numbers: measuring the network never affects its training."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def losses(training: Training) -> list[float | None]:
     return [row.train_loss for row in training.traces.curve]
 
 
-def test_evaluations_and_looks_do_not_steer_the_training() -> None:
+def test_evaluations_and_reports_do_not_affect_the_training() -> None:
     seldom = train(config())
     often = train(config(eval_every=3))
     watched = train(config(), report=lambda *_: None, look_seconds=0.0)
@@ -66,7 +66,7 @@ def test_evaluations_and_looks_do_not_steer_the_training() -> None:
 
 
 @pytest.mark.parametrize("autograd", [False, True])
-def test_a_step_that_autograd_makes_again_draws_the_same(autograd: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_repeated_by_autograd_draws_the_same_numbers(autograd: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = Trainer(config(), autograd=autograd)
     batch = next(trainer.task.batches(0, 4))
     first = trainer.gradients(batch)[0]
@@ -81,7 +81,7 @@ def test_a_step_that_autograd_makes_again_draws_the_same(autograd: bool, monkeyp
 
 
 @pytest.mark.parametrize("norm", ["drops", "drops_always"])
-def test_training_again_ends_at_the_same_network(norm: str) -> None:
+def test_retraining_ends_at_the_same_network(norm: str) -> None:
     run = config(norm, eval_every=5)
     training = train(run)
     torch.manual_seed(1)
@@ -91,14 +91,14 @@ def test_training_again_ends_at_the_same_network(norm: str) -> None:
     assert trainer.evaluate() == training.result.final_val_loss
 
 
-def test_a_replay_makes_the_same_steps_and_sees_what_they_saw() -> None:
+def test_a_replay_repeats_the_steps_and_their_measurements() -> None:
     seen: dict[int, float] = {}
 
     class Recorder(Trainer):
         def step(self, number, batch):
-            made = super().step(number, batch)
-            seen[number] = made.loss
-            return made
+            step = super().step(number, batch)
+            seen[number] = step.loss
+            return step
 
     run = config(steps=40)
     torch.manual_seed(1)
@@ -108,13 +108,13 @@ def test_a_replay_makes_the_same_steps_and_sees_what_they_saw() -> None:
     assert replay(run, Death(step=40, kind="nan", where="loss", tensor="loss", layer=2)) == rows
 
 
-def test_what_is_measured_of_a_network_depends_on_its_config_alone() -> None:
+def test_measurements_only_depend_on_the_config() -> None:
     torch.manual_seed(1)
     first = inspect(config("drops_always"))
     torch.manual_seed(2)
     assert inspect(config("drops_always")) == first
 
 
-def test_a_leak_is_no_other_draw() -> None:
+def test_random_numbers_do_not_count_as_a_leak() -> None:
     trainer = Trainer(dataclasses.replace(config("drops_always"), depth=0, final_norm="drops_always"))
     assert mode_signal(trainer, trainer.signal_batch)["leak"][1, "logits"] == 0.0

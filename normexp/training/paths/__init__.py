@@ -1,1 +1,1 @@
-"""A training step as a list of calls on fixed buffers, derived from the network's modules."""
+"""Training steps as lists of calls on fixed buffers, derived from the network's modules."""

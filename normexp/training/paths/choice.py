@@ -1,4 +1,4 @@
-"""Which path training steps take on this machine, and why."""
+"""Select the execution path of training steps on this machine, and give the reason."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ REASONS = MappingProxyType(
         ExecutionPath.COMPILED: "the compiled kernels agree with autograd on small networks",
     }
 )
-"""Why a path is the fastest that works."""
+"""Why a path is the fastest one that works."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A path, the reason for it, and what its numbers depend on beside torch: the compiler and its flags."""
+    """A path, the reason for it, and what its results depend on besides torch: the compiler and its flags."""
 
     path: ExecutionPath
     why: str
@@ -36,35 +36,35 @@ _settled: Choice | None = None
 
 
 def settle(path: ExecutionPath, why: str) -> None:
-    """Have `choose` take a path in this process, and in those that are forked from it, without trying the others."""
+    """Make `choose` return a path, in this process and its forks, without testing the others."""
     global _settled
     _settled = _of(path, why)
 
 
 def choose() -> Choice:
-    """The path that NORMEXP_PATH names, else the fastest one that works here. Raises UserError where that cannot be."""
+    """Return the path set in NORMEXP_PATH, or the fastest one that works. Raises UserError if it does not work."""
     wanted = requested()
     return fastest() if wanted is None else chosen(wanted, f"{VARIABLE}={wanted}")
 
 
 def fastest() -> Choice:
-    """The fastest path that works here, whatever the environment asks for."""
+    """Return the fastest path that works here, whatever the environment says."""
     return _settled or _fastest()
 
 
-def chosen(path: ExecutionPath, why: str = "asked for") -> Choice:
-    """A path that is asked for. Raises UserError where it does not work here."""
+def chosen(path: ExecutionPath, why: str = "requested") -> Choice:
+    """Return a requested path. Raises UserError if it does not work here."""
     if path is not ExecutionPath.COMPILED:
         return Choice(path, why)
-    found = fastest()
-    if found.path is not path:
-        raise UserError(f"the path {path} was asked for ({why}), and does not work here: {found.why}")
-    return found
+    best = fastest()
+    if best.path is not path:
+        raise UserError(f"the path {path} ({why}) does not work here: {best.why}")
+    return best
 
 
 @functools.cache
 def _fastest() -> Choice:
-    """Try all paths."""
+    """Test all paths, from slow to fast."""
     slower = without_kernels()
     if slower.path is ExecutionPath.AUTOGRAD:
         return slower
@@ -76,14 +76,14 @@ def _fastest() -> Choice:
 
 
 def without_kernels() -> Choice:
-    """The tape, unless it does not work here."""
+    """Return the tape if it works here, else autograd."""
     path = ExecutionPath.TAPE if works() else ExecutionPath.AUTOGRAD
     return Choice(path, REASONS[path])
 
 
 @functools.cache
 def compiled_works() -> bool:
-    """Whether the kernels agree with autograd on small networks that between them have every row."""
+    """Return whether the kernels agree with autograd on small networks that cover all of them."""
     return all(agrees(run, CompiledProgram) for run in COMPILED_CHECKED)
 
 

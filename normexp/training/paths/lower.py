@@ -1,4 +1,4 @@
-"""The tables of modules that a tape has nodes for, and how a branch and a block are made of them."""
+"""Lower modules to the nodes of a tape: the table of nodes, and how branches and blocks consist of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from normexp.model.branches import LONGEST, Attention, FeedForward, PerToken, Ru
 from normexp.model.norms import LayerNorm
 from normexp.model.rms_norm import RMSNorm
 from normexp.training.paths import nodes
-from normexp.training.paths import nodes as attend
 from normexp.training.paths.tape import Tape, Value
 
 
@@ -25,7 +24,7 @@ class Lowering:
         self.tape, self.batch, self.tokens = tape, batch, tokens
 
     def module(self, module: nn.Module, x: Value, *shape: int) -> Value:
-        """Any module from (n, d) to as many; one without a row here is called on `shape`, by default (b, t, d)."""
+        """Lower a module from (n, d) to (n, d). One without a node is called on `shape`, by default (b, t, d)."""
         kind = type(module)
         if kind in NODES and learns_all(module):
             return NODES[kind](self.tape, module, x)
@@ -34,15 +33,15 @@ class Lowering:
         return nodes.foreign(self.tape, module, x, *(shape or (self.batch, self.tokens, x.data.shape[-1])))
 
     def linear(self, module: nn.Linear, x: Value) -> Value:
-        """A matrix."""
+        """Lower a linear layer."""
         return nodes.linear(self.tape, module, x)
 
     def block(self, block: Block, x: Value) -> Value:
-        """Both branches."""
+        """Lower both branches of a block."""
         return self.branch(block.ffn, self.branch(block.mixer, x, x), x)
 
     def branch(self, branch: Branch, x: Value, block_input: Value) -> Value:
-        """The formula of `normexp.schemes.schemes`."""
+        """Lower a branch, by the formula in `normexp.schemes.schemes`."""
         y = x
         for module in (branch.before, branch.branch_in, branch.f, branch.output, branch.branch_out):
             y = self.module(module, y)
@@ -59,42 +58,42 @@ class Lowering:
 
 
 def learns_all(module: nn.Module) -> bool:
-    """Whether no parameter that its kind has is left out or held fixed: a plugin's norm may be such a one."""
+    """Return whether no parameter is missing or frozen. Modules of plugins may have such parameters."""
     return all(parameter is not None and parameter.requires_grad for parameter in module._parameters.values())
 
 
 def attention(to: Lowering, module: Attention, x: Value) -> Value:
-    """Causal attention, with whatever norms it has."""
+    """Lower causal attention, with its norms."""
     tape, batch, heads = to.tape, to.batch, module.heads
     stacked = nodes.linear(tape, module.qkv, x)
     if all(isinstance(norm, nn.Identity) for norm in module.qkv_norms):
-        q, k, v = attend.split_heads(tape, stacked, batch, heads, 3)
+        q, k, v = nodes.split_heads(tape, stacked, batch, heads, 3)
     else:
-        normed = [to.module(*pair) for pair in zip(module.qkv_norms, attend.parts(tape, stacked, 3), strict=True)]
-        q, k, v = (attend.split_heads(tape, part, batch, heads, 1)[0] for part in normed)
+        normed = [to.module(*pair) for pair in zip(module.qkv_norms, nodes.parts(tape, stacked, 3), strict=True)]
+        q, k, v = (nodes.split_heads(tape, part, batch, heads, 1)[0] for part in normed)
     tape.drop(stacked)
     features = q.data.shape[-1]
     shape = (batch, heads, to.tokens, features)
     q, k = to.module(module.q_norm, q, *shape), to.module(module.k_norm, k, *shape)
     scale = 1 / math.sqrt(features) if module.scale is None else module.scale
-    attended = attend.attend(tape, q, k, v, scale)
-    y = attend.merge_heads(tape, attended, batch, heads)
+    attended = nodes.attend(tape, q, k, v, scale)
+    y = nodes.merge_heads(tape, attended, batch, heads)
     tape.drop(attended)
     return nodes.linear(tape, module.out, to.module(module.within, y))
 
 
 def running_mean(to: Lowering, module: RunningMean, x: Value) -> Value:
-    """The mean of the tokens so far, then a matrix."""
-    return nodes.linear(to.tape, module.out, to.module(module.within, attend.running_mean(to.tape, x, to.batch)))
+    """Lower the mean of all tokens so far, then a matrix."""
+    return nodes.linear(to.tape, module.out, to.module(module.within, nodes.running_mean(to.tape, x, to.batch)))
 
 
 def per_token(to: Lowering, module: PerToken, x: Value) -> Value:
-    """A matrix."""
+    """Lower a matrix on each token."""
     return nodes.linear(to.tape, module.out, to.module(module.within, x))
 
 
 def feed_forward(to: Lowering, module: FeedForward, x: Value) -> Value:
-    """Matrix, activation, matrix."""
+    """Lower matrix, activation, matrix."""
     hidden = to.module(module.activation, nodes.linear(to.tape, module.fc1, x))
     return nodes.linear(to.tape, module.fc2, to.module(module.within, hidden))
 
@@ -110,10 +109,10 @@ NODES: Mapping[type[nn.Module], Callable[[Tape, Any, Value], Value]] = MappingPr
         Scaling: nodes.scaling,
     }
 )
-"""Modules that are one node."""
+"""Modules that are a single node."""
 FUNCTIONS: Mapping[type[nn.Module], Callable[[Lowering, Any, Value], Value]] = MappingProxyType(
     {Attention: attention, RunningMean: running_mean, PerToken: per_token, FeedForward: feed_forward}
 )
-"""The functions of branches, which are several."""
+"""Functions of branches, which consist of several nodes."""
 LOOKING_BACK = (Attention, RunningMean)
-"""Those whose weights grow with the square of the tokens."""
+"""Functions that store weights for all pairs of tokens."""

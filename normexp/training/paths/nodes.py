@@ -1,10 +1,9 @@
-"""The nodes of mixers that look at other tokens, by plain products: right for short sequences.
+"""The nodes of a tape: each adds the calls of one operation, and registers how to add those of its gradient.
 
-Axes: b sequences, t tokens, d features, h heads, k features of a head; n is b times t, g is b times h.
+Mixers are computed by plain matrix products, which suits short sequences.
 
-The nodes of a tape: each adds the calls of one operation and says how to add those of its gradient.
-
-Axes: n tokens of all sequences, d features in, o features out.
+Axes: b sequences, t tokens, d features, h heads, k features of a head; n is b times t, g is b times h, o output
+features.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from normexp.training.paths.tape import Tape, Value
 
 
 def linear(tape: Tape, module: nn.Linear, x: Value) -> Value:
-    """x W^T + b, (n, d) to (n, o)."""
+    """Add x W^T + b, (n, d) to (n, o)."""
     weight, x_nd = tape.parameter(module.weight), x.keep()
     y = tape.value(x_nd.shape[0], module.out_features)
     bias = tape.parameter(module.bias) if module.bias is not None else None
@@ -40,7 +39,7 @@ def linear(tape: Tape, module: nn.Linear, x: Value) -> Value:
 
 
 def layer_norm(tape: Tape, module: nn.LayerNorm, x: Value) -> Value:
-    """LayerNorm by torch's own kernels, forward and backward."""
+    """Add LayerNorm by torch's kernels, forward and backward."""
     weight, bias, shape = tape.parameter(module.weight), tape.parameter(module.bias), module.normalized_shape
     y, inputs = tape.value(*x.data.shape), x.keep()
     inverse = tape.inverse_root(*inputs.shape[:-1], 1)
@@ -66,7 +65,7 @@ def layer_norm(tape: Tape, module: nn.LayerNorm, x: Value) -> Value:
 
 
 def rms_norm(tape: Tape, module: RMSNorm, x: Value) -> Value:
-    """RMSNorm, forward and backward as in `normexp.model.rms_norm`."""
+    """Add RMSNorm, forward and backward as in `normexp.model.rms_norm`."""
     weight, width = tape.parameter(module.weight), x.data.shape[-1]
     y, inputs = tape.value(*x.data.shape), x.keep()
     inverse = tape.inverse_root(*inputs.shape[:-1], 1)
@@ -98,21 +97,21 @@ def rms_norm(tape: Tape, module: RMSNorm, x: Value) -> Value:
 
 
 def gelu(tape: Tape, module: nn.GELU, x: Value) -> Value:
-    """x times the normal distribution function of x."""
+    """Add GELU: x times the normal distribution function of x."""
     y, inputs = tape.value(*x.data.shape), x.keep()
-    how = {"approximate": module.approximate}
-    tape.call(torch._C._nn.gelu, inputs, **how, out=y.data)
+    options = {"approximate": module.approximate}
+    tape.call(torch._C._nn.gelu, inputs, **options, out=y.data)
     gelu_backward = torch.ops.aten.gelu_backward.grad_input
 
     def backward(grad: Tensor) -> None:
-        tape.give_changed(x, grad, lambda part: tape.call(gelu_backward, grad, inputs, **how, grad_input=part))
+        tape.give_changed(x, grad, lambda part: tape.call(gelu_backward, grad, inputs, **options, grad_input=part))
 
     tape.backward(y, backward)
     return y
 
 
 def relu(tape: Tape, module: nn.ReLU, x: Value) -> Value:
-    """max(x, 0)."""
+    """Add max(x, 0)."""
     y = tape.value(*x.data.shape)
     tape.call(torch.clamp_min, x.data, 0, out=y.data)
     outputs = y.keep()
@@ -126,7 +125,7 @@ def relu(tape: Tape, module: nn.ReLU, x: Value) -> Value:
 
 
 def constant(tape: Tape, module: Constant, x: Value) -> Value:
-    """A fixed factor."""
+    """Add a fixed factor."""
     y = tape.value(*x.data.shape)
     tape.call(torch.mul, x.data, module.factor, out=y.data)
 
@@ -138,7 +137,7 @@ def constant(tape: Tape, module: Constant, x: Value) -> Value:
 
 
 def scaling(tape: Tape, module: Scaling, x: Value) -> Value:
-    """A learned scalar factor."""
+    """Add a learned scalar factor."""
     factor, y, inputs = tape.parameter(module.factor), tape.value(*x.data.shape), x.keep()
     tape.call(torch.mul, inputs, factor.data, out=y.data)
 
@@ -150,26 +149,26 @@ def scaling(tape: Tape, module: Scaling, x: Value) -> Value:
     return y
 
 
-def add(tape: Tape, one: Value, other: Value) -> Value:
-    """one + other."""
-    y = tape.value(*one.data.shape)
-    tape.call(torch.add, one.data, other.data, out=y.data)
+def add(tape: Tape, a: Value, b: Value) -> Value:
+    """Add the sum a + b."""
+    y = tape.value(*a.data.shape)
+    tape.call(torch.add, a.data, b.data, out=y.data)
 
     def backward(grad: Tensor) -> None:
-        tape.give_same(one, grad)
-        tape.give_same(other, grad)
+        tape.give_same(a, grad)
+        tape.give_same(b, grad)
 
     tape.backward(y, backward)
     return y
 
 
 def same(tape: Tape, module: nn.Identity, x: Value) -> Value:
-    """Nothing at all."""
+    """Add nothing."""
     return x
 
 
 def foreign(tape: Tape, module: nn.Module, x: Value, *shape: int) -> Value:
-    """A module that has no node here: called on `shape`, and differentiated, by autograd."""
+    """Add a module without a node: autograd calls it on `shape` and differentiates it."""
     flat = tuple(x.data.shape)
     y, shape = tape.value(*flat), shape or flat
     learned = [parameter for parameter in module.parameters() if parameter.requires_grad]
@@ -190,13 +189,13 @@ def foreign(tape: Tape, module: nn.Module, x: Value, *shape: int) -> Value:
         def differentiate() -> None:
             leaf, output = kept
             with torch.enable_grad():
-                scalar = (output * grad.view(shape)).sum()  # a gradient handed to torch makes it load sympy
+                scalar = (output * grad.view(shape)).sum()  # given a gradient, torch would import sympy
             sources = [leaf, *learned]
             if scalar.requires_grad:
-                found = torch.autograd.grad(scalar, sources, materialize_grads=True)
+                source_grads = torch.autograd.grad(scalar, sources, materialize_grads=True)
             else:
-                found = tuple(map(torch.zeros_like, sources))
-            grads[:] = found[0].reshape(flat), *found[1:]
+                source_grads = tuple(map(torch.zeros_like, sources))
+            grads[:] = source_grads[0].reshape(flat), *source_grads[1:]
 
         tape.call(differentiate)
         for number, value in enumerate(parameters, start=1):
@@ -208,7 +207,7 @@ def foreign(tape: Tape, module: nn.Module, x: Value, *shape: int) -> Value:
 
 
 def parts(tape: Tape, stacked: Value, count: int) -> list[Value]:
-    """The column blocks of (n, count d); their gradients go side by side into one buffer."""
+    """Return the column blocks of (n, count d). Their gradients are written side by side into one buffer."""
     n, width = stacked.data.shape
     blocks = stacked.data.view(n, count, -1)
 
@@ -221,7 +220,7 @@ def parts(tape: Tape, stacked: Value, count: int) -> list[Value]:
 
 
 def split_heads(tape: Tape, x: Value, batch: int, heads: int, count: int) -> list[Value]:
-    """The column blocks of (n, count d), each as (g, t, k); one copy there, and one back."""
+    """Return the column blocks of (n, count d), each as (g, t, k), with one copy forward and one back."""
     n, width = x.data.shape
     t, k = n // batch, width // (count * heads)
     split, merged = (count, batch, heads, t, k), (batch, t, count, heads, k)
@@ -233,7 +232,7 @@ def split_heads(tape: Tape, x: Value, batch: int, heads: int, count: int) -> lis
             y.grad = tape.take(*split)
         return y.grad[number].view(-1, t, k)
 
-    # The same as a copy of the permuted tensor, in half the time.
+    # Gives the same result as a copy of the permuted tensor, in half the time.
     rows = torch.arange(count * batch * heads * t).view(split[:-1]).permute(1, 3, 0, 2).flatten()
 
     def backward(grad: Tensor) -> None:
@@ -244,7 +243,7 @@ def split_heads(tape: Tape, x: Value, batch: int, heads: int, count: int) -> lis
 
 
 def merge_heads(tape: Tape, x: Value, batch: int, heads: int) -> Value:
-    """(g, t, k) to (n, d)."""
+    """Merge heads, (g, t, k) to (n, d)."""
     _, t, k = x.data.shape
     y = tape.value(batch * t, heads * k)
     tape.call(y.data.view(batch, t, heads, k).copy_, x.data.view(batch, heads, t, k).transpose(1, 2))
@@ -258,7 +257,7 @@ def merge_heads(tape: Tape, x: Value, batch: int, heads: int) -> Value:
 
 
 def attend(tape: Tape, q: Value, k: Value, v: Value, scale: float) -> Value:
-    """softmax(scale q k^T + mask) v over (g, t, k): a token sees itself and those before it."""
+    """Add softmax(scale q k^T + mask) v over (g, t, k), with a causal mask."""
     g, t, _ = q.data.shape
     q_gtk, k_gtk, v_gtk = q.keep(), k.keep(), v.keep()
     mask_tt = torch.full((t, t), float("-inf")).triu(1)
@@ -269,8 +268,8 @@ def attend(tape: Tape, q: Value, k: Value, v: Value, scale: float) -> Value:
     tape.put(logits)
     tape.call(torch.bmm, shares_gtt, v_gtk, out=y.data)
 
-    def product(out: Tensor, one: Tensor, other: Tensor) -> None:
-        tape.call(torch.baddbmm, out, one, other, beta=0, alpha=scale, out=out)
+    def product(out: Tensor, a: Tensor, b: Tensor) -> None:
+        tape.call(torch.baddbmm, out, a, b, beta=0, alpha=scale, out=out)
 
     softmax_backward = torch.ops.aten._softmax_backward_data.out
 
@@ -288,7 +287,7 @@ def attend(tape: Tape, q: Value, k: Value, v: Value, scale: float) -> Value:
 
 
 def running_mean(tape: Tape, x: Value, batch: int) -> Value:
-    """Mean of the tokens so far, as a product with a triangular matrix."""
+    """Add the mean of all tokens so far, as a product with a triangular matrix."""
     n, d = x.data.shape
     t = n // batch
     weights_tt = torch.ones(t, t).tril() / torch.arange(1, t + 1)[:, None]

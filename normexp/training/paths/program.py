@@ -1,4 +1,4 @@
-"""The program of a network: loss and gradients of a batch, by one tape."""
+"""Compute loss and gradients of a batch with one tape."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ CHECKED = (
     replace(SMALL, norm="none", final_norm="dyt", position="rezero", mixer="mean", activation="relu"),
     replace(SMALL, norm="none", final_norm="none", position="residual_scaled", mixer="linear"),
 )
-"""Networks that between them have every node."""
+"""Small networks that together contain every node."""
 
 
 class Program:
-    """Computes what a network's forward and backward pass do, up to rounding, for batches of one shape.
+    """Computes a network's forward and backward pass, equal up to rounding, for batches of one shape.
 
-    Parameters are read where they are, and the gradients written into their `grad`, over what was there. `first` is
-    the position of the first target that counts.
+    It reads the parameters in place and overwrites their `grad`. `first` is the position of the first target that
+    counts for the loss.
     """
 
     def __init__(self, network: Network, batch: int, tokens: int, first: int) -> None:
@@ -51,9 +51,9 @@ class Program:
         self.tape.finish()
 
     def __call__(self, batch: Batch) -> float:
-        """Loss of the batch, in nats; the parameters have its gradients.
+        """Return the loss of the batch in nats, and set the gradients of all parameters.
 
-        NaN where a statistic of a norm overflowed, or a logit.
+        The loss is NaN if a statistic of a norm or a logit overflowed.
         """
         self._read(batch)
         self.tape.run()
@@ -70,7 +70,7 @@ class Program:
         self.targets_n1.view(targets_bt.shape).copy_(targets_bt)
 
     def _checked_loss(self) -> float:
-        """The loss of the calls made, NaN where a statistic or a logit overflowed: the loss may hide either."""
+        """Return the loss of the last run, or NaN if a statistic or a logit overflowed, which the loss can hide."""
         if self.tape.overflowed() or not all_finite(self.logits_nv):
             return math.nan
         return self.loss.item()
@@ -104,7 +104,7 @@ class Program:
         return x
 
     def _counted(self, x: Value) -> Value:
-        """The tokens whose targets count."""
+        """Add the selection of the tokens whose targets count."""
         tape = self.tape
         batch, tokens = self.tokens_bt.shape
         width = x.data.shape[-1]
@@ -124,7 +124,7 @@ class Program:
         return y
 
     def _cross_entropy(self, logits: Value) -> None:
-        """Mean over the targets; its gradient is (softmax - one-hot) / n."""
+        """Add the mean over the targets. Its gradient is (softmax - one-hot) / n."""
         tape = self.tape
         count = logits.data.shape[0]
         logs, picked = torch.zeros_like(logits.data), torch.zeros(count, 1)
@@ -143,14 +143,14 @@ class Program:
 _known: bool | None = None
 
 
-def settle(found: bool) -> None:
-    """Have `works` answer so in this process, and in those that are forked from it."""
+def settle(answer: bool) -> None:
+    """Make `works` return this answer in this process and its forks."""
     global _known
-    _known = found
+    _known = answer
 
 
 def works() -> bool:
-    """Whether this torch has what programs call, and they agree with autograd on small networks."""
+    """Return whether this torch has the operators of programs, and they agree with autograd on small networks."""
     return _works() if _known is None else _known
 
 
@@ -163,11 +163,11 @@ def _works() -> bool:
 
 
 def agrees(run: RunConfig, make: Callable[[Network, int, int, int], Program] = Program) -> bool:
-    """Whether loss and gradients of a run's network are those of autograd, up to rounding."""
+    """Return whether loss and gradients of the run's network equal those of autograd, up to rounding."""
     network = build(run)
     with torch.no_grad():
         for parameter in network.parameters():
-            parameter.add_(0.1)  # else a learned factor of 0 would hide what it stands before
+            parameter.add_(0.1)  # a learned factor of 0 would hide the gradients of everything before it
     tokens_bt = torch.arange(run.batch * run.seq_len).view(run.batch, run.seq_len) % run.vocab
     targets_bt = (3 * tokens_bt + 1) % run.vocab
     with torch.enable_grad():
@@ -176,7 +176,7 @@ def agrees(run: RunConfig, make: Callable[[Network, int, int, int], Program] = P
         grads = torch.autograd.grad(loss, list(network.parameters()))
     for parameter in network.parameters():
         parameter.grad = torch.zeros_like(parameter)
-    found = make(network, run.batch, run.seq_len, run.order)(Batch(tokens_bt.numpy(), targets_bt.numpy()))
-    pairs = zip(network.parameters(), grads, strict=True)
-    close = (torch.allclose(one.grad, other, rtol=1e-3, atol=1e-6) for one, other in pairs if one.grad is not None)
-    return abs(found - loss.item()) < 1e-4 and all(close)
+    actual = make(network, run.batch, run.seq_len, run.order)(Batch(tokens_bt.numpy(), targets_bt.numpy()))
+    pairs = [(parameter.grad, grad) for parameter, grad in zip(network.parameters(), grads, strict=True)]
+    close = (torch.allclose(own, grad, rtol=1e-3, atol=1e-6) for own, grad in pairs if own is not None)
+    return abs(actual - loss.item()) < 1e-4 and all(close)

@@ -1,8 +1,7 @@
-"""The tape: calls on fixed buffers, built once and run at every step; first forward ones, then backward ones.
+"""The tape: forward and then backward calls on fixed buffers, built once and run at every step.
 
-Memory for buffers that live as long as a program: side by side, in large pages where the system has them.
-
-A step writes and reads tens of megabytes in small pieces; in pages of 4 KiB, part of its time goes into finding them.
+Buffers live as long as the program. They are contiguous and in large pages where the system supports them: a step
+accesses tens of megabytes in small pieces, and with 4 KiB pages, address translation takes a noticeable part of it.
 """
 
 from __future__ import annotations
@@ -18,20 +17,26 @@ import torch
 from torch import Tensor
 
 CHUNK_BYTES = 2**25
-"""What is asked of the system at a time; a chunk begins at a large page, and what is not touched costs nothing."""
+"""Bytes requested from the system at a time. A chunk starts at a large page; untouched memory costs nothing."""
 ALIGNED_BYTES = 64
-"""A buffer begins at a cache line."""
+"""Alignment of buffers: a cache line."""
 PAGE_BYTES = 2**21
+ROOTS = 2**14
+"""Number of inverse roots that are checked together."""
+
+Call = Callable[[], object]
+Write = Callable[[Tensor], object]
+"""Adds the calls that write something into a buffer or, for a node, the calls that read its gradient."""
 
 
 class Arena:
-    """Gives out float32 tensors filled with zeros, and never takes them back."""
+    """Allocates float32 tensors filled with zeros, and never frees them."""
 
     def __init__(self) -> None:
         self._map(CHUNK_BYTES)
 
     def zeros(self, *shape: int) -> Tensor:
-        """A tensor of float32, with a storage of its own: autograd tells tensors apart by it."""
+        """Return a float32 tensor with separate storage, by which autograd distinguishes tensors."""
         count = math.prod(shape)
         size = -(-4 * count // ALIGNED_BYTES) * ALIGNED_BYTES
         if self._start + size > self._stop:
@@ -41,28 +46,20 @@ class Arena:
         return tensor
 
     def _map(self, size: int) -> None:
-        """Take fresh zeros from the system, from the border of a large page on."""
+        """Map fresh zeroed memory, starting at the boundary of a large page."""
         self._chunk = mmap.mmap(-1, size + PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         if hasattr(mmap, "MADV_HUGEPAGE"):
-            with contextlib.suppress(OSError):  # a kernel without large pages
+            with contextlib.suppress(OSError):  # the kernel does not support large pages
                 self._chunk.madvise(mmap.MADV_HUGEPAGE)
         self._start = -torch.frombuffer(self._chunk, dtype=torch.uint8).data_ptr() % PAGE_BYTES
         self._stop = self._start + size
 
 
-ROOTS = 2**14
-"""Inverse roots that are looked at together."""
-
-Call = Callable[[], object]
-Write = Callable[[Tensor], object]
-"""Adds the calls that write something into a buffer; or, of a node, those that read the gradient in it."""
-
-
 class Value:
-    """A buffer that the forward calls fill, and where its gradient is collected once a node gives it one.
+    """A buffer that forward calls fill, and the buffer of its gradient once a node contributes to it.
 
-    `target` says where the gradient shall be written; by default, in a buffer of the tape's. `base` is the value
-    whose buffer this one is a part of.
+    `target` returns where the gradient must be written; by default, into a buffer of the tape. `base` is the value
+    whose buffer contains this one.
     """
 
     def __init__(self, data: Tensor, target: Callable[[], Tensor] | None = None, base: Value | None = None) -> None:
@@ -73,7 +70,7 @@ class Value:
         self.kept = False
 
     def keep(self) -> Tensor:
-        """The buffer, for a backward call to read: it will not be written again in the step."""
+        """Return the buffer and reserve it for a backward call: it is not overwritten within the step."""
         self.kept = True
         if self.base is not None:
             self.base.keep()
@@ -81,12 +78,12 @@ class Value:
 
 
 class Tape:
-    """Nodes add their forward calls at once, and say in `backward` how to add their backward calls later.
+    """Records calls. Nodes add their forward calls at once, and register in `backward` how to add their backward calls.
 
-    Buffers of gradients, and scratch ones, are taken from a pool and put back when the last call that reads them is
-    on the tape: the calls run in order, so that the next ones may write there. A gradient may be that of several
-    values at once, as behind a sum; whoever takes a buffer or shares it holds it, and it is written over only by one
-    who holds it alone. (Tensors are keys by identity.)
+    Gradient and scratch buffers come from a pool. They return to it when the last call that reads them is on the tape;
+    since calls run in order, later calls may overwrite them. Several values may share one gradient buffer, as after a
+    sum. Each user of a buffer counts as a holder, and only a sole holder may overwrite it. Tensors are hashed by
+    identity.
     """
 
     def __init__(self) -> None:
@@ -104,7 +101,7 @@ class Tape:
         self.calls.append(partial(function, *args, **options))
 
     def inverse_root(self, *shape: int) -> Tensor:
-        """A buffer of its own for the inverse root of a norm's statistic, which is 0 only where that overflowed."""
+        """Return a reserved buffer for the inverse root of a norm's statistic, which is 0 only after overflow."""
         count = math.prod(shape)
         if self._roots_left < count:
             self._roots_left = max(count, ROOTS)
@@ -114,33 +111,33 @@ class Tape:
         return self._roots[-1][start : start + count].view(shape)
 
     def overflowed(self) -> bool:
-        """Whether a statistic overflowed in the last run."""
+        """Return whether a statistic overflowed in the last run."""
         return not all(float(roots.amin()) > 0 for roots in self._roots)
 
     def value(self, *shape: int) -> Value:
-        """A value with a buffer from the pool."""
+        """Return a value with a buffer from the pool."""
         return Value(self.take(*shape))
 
     def drop(self, value: Value) -> None:
-        """Say that no forward call to come reads the value: unless a backward one does, its buffer is free."""
+        """Declare that no later forward call reads the value. Its buffer is freed unless a backward call reads it."""
         if not value.kept:
             self.put(value.data)
 
     def parameter(self, parameter: Tensor) -> Value:
-        """The value of a parameter, the same one each time; its gradient goes where the parameter's does."""
+        """Return the value of a parameter, always the same one. Its gradient is written to the parameter's `grad`."""
         grad = parameter.grad
         assert grad is not None
         return self._parameters.setdefault(parameter, Value(parameter.data, lambda: grad))
 
     def backward(self, output: Value, write: Write) -> None:
-        """Have `write` add the backward calls of a node, given the gradient of its output.
+        """Register `write`, which adds the backward calls of a node, given the gradient of its output.
 
-        After `give_changed` it must not read that gradient any more.
+        After `give_changed`, it must not read that gradient again.
         """
         self._backward.append((output, write))
 
     def give(self, value: Value, write: Write) -> None:
-        """Add to a value's gradient what `write` writes into a buffer."""
+        """Add what `write` writes into a buffer to the gradient of a value."""
         if value.grad is None:
             value.grad = value.target() if value.target else self.take(*value.data.shape)
             write(value.grad)
@@ -156,18 +153,18 @@ class Tape:
             self.put(part)
 
     def add(self, total: Tensor, part: Tensor) -> None:
-        """Add a buffer to another one."""
+        """Add `part` to `total` in place."""
         self.call(total.add_, part)
 
     def give_late(self, value: Value, read: Callable[[], Tensor]) -> None:
-        """Add to a value's gradient a tensor that is another one at every step."""
+        """Add a tensor to the gradient of a value; `read` returns a different tensor at every step."""
         if value.grad is None or self._shared(value.grad):
             self.give(value, lambda part: self.call(_late, part.copy_, read))
         else:
             self.call(_late, value.grad.add_, read)
 
     def give_same(self, value: Value, grad: Tensor) -> None:
-        """Add a gradient, which is the tape's own buffer, to a value's as it is; the first one is not even copied."""
+        """Add a gradient in a buffer of the tape to that of a value. The first one is shared instead of copied."""
         if value.grad is None and value.target is None:
             value.grad = grad
             self._holders[grad] += 1
@@ -175,7 +172,7 @@ class Tape:
             self.give(value, lambda part: self.call(part.copy_, grad))
 
     def give_changed(self, value: Value, grad: Tensor, write: Write) -> None:
-        """The same as `give`, where `write` may write over the gradient that it reads, element by element."""
+        """Do the same as `give`, but `write` may overwrite the gradient that it reads, element by element."""
         if value.grad is None and value.target is None and self._holders[grad] == 1:
             write(grad)
             self.give_same(value, grad)
@@ -183,14 +180,14 @@ class Tape:
             self.give(value, write)
 
     def take(self, *shape: int) -> Tensor:
-        """A buffer from the pool, with any numbers in it."""
+        """Return a buffer from the pool, with arbitrary content."""
         free = self._free[shape]
         buffer = free.pop() if free else self.arena.zeros(*shape)
         self._holders[buffer] = 1
         return buffer
 
     def put(self, buffer: Tensor) -> None:
-        """Give up a buffer that was taken; when nobody holds it, it is free. One that was not taken stays as it is."""
+        """Release a buffer that was taken. It is free once it has no holder. Other tensors are ignored."""
         if buffer not in self._holders:
             return
         self._holders[buffer] -= 1
@@ -209,12 +206,12 @@ class Tape:
 
     @torch.no_grad()
     def run(self) -> None:
-        """Make all calls."""
+        """Run all calls."""
         for call in self.calls:
             call()
 
     def _shared(self, grad: Tensor) -> bool:
-        """Whether another one holds it, too. A gradient outside of the pool has one place alone."""
+        """Return whether a buffer has several holders. A gradient outside the pool has at most one."""
         return self._holders[grad] > 1
 
 

@@ -1,4 +1,4 @@
-"""Each kernel against its formula in float64: its error is no larger than 1.5 times that of ATen in float32."""
+"""Each kernel against its formula in float64: its error is at most 1.5 times that of ATen in float32."""
 
 from __future__ import annotations
 
@@ -19,41 +19,43 @@ pytestmark = needs_compiler
 ALLOWED = 1.5
 DRAWS = 8
 ROUNDING = 2.0**-24
-"""Half of the distance of float32 numbers near 1: an error that nobody is blamed for, of the largest value."""
+"""Half of the spacing of float32 numbers near 1: the error of correct rounding, relative to the largest value."""
 SHAPES = [(512, 64), (512, 128), (48, 16), (33, 37), (7, 5), (130, 200)]
 Formula = Callable[..., Tensor]
 
 
-def errors(found: Sequence[Tensor], wanted: Sequence[Tensor]) -> list[float]:
-    """Root mean square of the differences, and at least a part of a rounding of the largest value."""
+def errors(results: Sequence[Tensor], wanted: Sequence[Tensor]) -> list[float]:
+    """Return the root mean square of the differences, but at least a fraction of a rounding of the largest value."""
     return [
-        math.hypot(float((one.double() - other).square().mean().sqrt()), ROUNDING / 4 * float(other.abs().max()))
-        for one, other in zip(found, wanted, strict=True)
+        math.hypot(float((a.double() - b).square().mean().sqrt()), ROUNDING / 4 * float(b.abs().max()))
+        for a, b in zip(results, wanted, strict=True)
     ]
 
 
 def by_autograd(formula: Formula, dtype: torch.dtype, upstream: Tensor, *inputs: Tensor) -> list[Tensor]:
-    """The value, and the gradient of each input."""
+    """Return the value, and the gradient of each input."""
     leaves = [x.to(dtype).requires_grad_() for x in inputs]
     y = formula(*leaves)
     return [y.detach(), *torch.autograd.grad((y * upstream.to(dtype)).sum(), leaves)]
 
 
 Errors = tuple[list[float], list[float]]
-"""Ours and ATen's, of a value and of its gradients."""
+"""The errors of the kernel and of ATen, for a value and its gradients."""
 
 
-def judge(formula: Formula, upstream: Tensor, inputs: Sequence[Tensor], found: Sequence[Tensor]) -> Errors:
-    """The errors of what a kernel found."""
+def judge(formula: Formula, upstream: Tensor, inputs: Sequence[Tensor], results: Sequence[Tensor]) -> Errors:
+    """Return the errors of the results of a kernel."""
     wanted = by_autograd(formula, torch.float64, upstream, *inputs)
-    return errors(found, wanted), errors(by_autograd(formula, torch.float32, upstream, *inputs), wanted)
+    return errors(results, wanted), errors(by_autograd(formula, torch.float32, upstream, *inputs), wanted)
 
 
 def check(attempt: Callable[[int], Errors]) -> None:
-    """That no error is larger than is allowed, over several draws: an error of a single number is a matter of luck."""
-    found = [attempt(10 * draw) for draw in range(DRAWS)]
-    ours, theirs = ([math.hypot(*values) for values in zip(*sides, strict=True)] for sides in zip(*found, strict=True))
-    assert all(one <= ALLOWED * other for one, other in zip(ours, theirs, strict=True)), (ours, theirs)
+    """Assert that no error is too large. Errors are pooled over several seeds, since a single one is random."""
+    attempts = [attempt(10 * draw) for draw in range(DRAWS)]
+    ours, theirs = (
+        [math.hypot(*values) for values in zip(*sides, strict=True)] for sides in zip(*attempts, strict=True)
+    )
+    assert all(a <= ALLOWED * b for a, b in zip(ours, theirs, strict=True)), (ours, theirs)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -123,11 +125,11 @@ def test_batch_norm(shape: tuple[int, int]) -> None:
         counted = torch.zeros((), dtype=torch.long)
         call("batch_norm", n, d, x, d, y, d, w, b, mean, inverse, 1e-5, *moved, 0.1, counted)
         call("batch_norm_back", n, d, g, d, x, d, w, mean, inverse, None, gx, d, gw, gb)
-        found = judge(lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True), g, [x, w, b], [y, gx, gw, gb])
+        judged = judge(lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True), g, [x, w, b], [y, gx, gw, gb])
         F.batch_norm(x, *wanted, w, b, training=True, momentum=0.1)
-        assert all(torch.allclose(one, other, rtol=1e-5, atol=1e-7) for one, other in zip(moved, wanted, strict=True))
+        assert all(torch.allclose(a, b, rtol=1e-5, atol=1e-7) for a, b in zip(moved, wanted, strict=True))
         assert counted == 1
-        return found
+        return judged
 
     check(attempt)
 
@@ -161,7 +163,7 @@ def test_attention(tokens: int, heads: int, features: int, size: float) -> None:
         )
         work, sizes = torch.empty(7, padded, wide), (batch, tokens, heads, features)
         parts, into = ([part[:, i * d : (i + 1) * d] for i in range(3)] for part in (qkv, grads))
-        where, there = ([slot for part in found for slot in (part, 3 * d)] for found in (parts, into))
+        where, there = ([slot for part in three for slot in (part, 3 * d)] for three in (parts, into))
         call("attention", *sizes, *where, y, d, shares, scale, work)
         call("attention_back", *sizes, *where, g, d, shares, scale, *there, sums, work)
 
@@ -171,9 +173,9 @@ def test_attention(tokens: int, heads: int, features: int, size: float) -> None:
             logits = (q @ k.transpose(-2, -1) * scale).masked_fill(later, -math.inf)
             return (logits.softmax(-1) @ v).transpose(1, 2).reshape(n, d)
 
-        found = judge(formula, g, [qkv], [y, grads])
+        judged = judge(formula, g, [qkv], [y, grads])
         assert torch.allclose(sums, grads.sum(0), rtol=1e-5, atol=1e-5 * float(grads.abs().sum(0).max()))
-        return found
+        return judged
 
     check(attempt)
 
@@ -184,7 +186,7 @@ def test_attention(tokens: int, heads: int, features: int, size: float) -> None:
 @pytest.mark.parametrize("by_rows", [False, True])
 def test_products(m: int, n: int, k: int, by_rows: bool) -> None:
     if load().functions.lanes() < LANES:
-        pytest.skip("products are left to ATen here")
+        pytest.skip("products use ATen here")
     a, b, bias, skip = numbers(m, k), numbers(k, n, seed=1), numbers(n, seed=2), numbers(m, n, seed=3)
     stored, out = a if by_rows else a.t().contiguous(), torch.empty(m, n)
     steps = (k, 1) if by_rows else (1, m)
@@ -227,8 +229,8 @@ def test_cross_entropy(vocab: int, size: float) -> None:
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("place", [0, 15, 16, 36])
-def test_what_is_not_finite_stays_so(bad: float, place: int) -> None:
-    """Through every kernel of a single number, in a whole vector and in a part of one."""
+def test_non_finite_values_are_passed_on(bad: float, place: int) -> None:
+    """Checks every element-wise kernel, inside a full vector and in the remainder."""
     x, y, kept = numbers(37), torch.empty(37), torch.empty(37)
     x[place] = bad
     for name in ("gelu", "relu"):
@@ -249,8 +251,8 @@ def test_what_is_not_finite_stays_so(bad: float, place: int) -> None:
 
 @pytest.mark.parametrize("size", [1e15, 1e19, 1e30])
 @pytest.mark.parametrize("kind", ["layer_norm", "rms_norm", "scale_norm", "unit_length"])
-def test_a_norm_whose_statistic_is_near_overflow_gives_nan(kind: str, size: float) -> None:
-    """Its output of 0, or a finite one where autograd overflows, would hide it."""
+def test_a_norm_whose_statistic_nearly_overflows_gives_nan(kind: str, size: float) -> None:
+    """A finite output where autograd overflows would hide it."""
     x, y, mean, inverse, w = (
         numbers(1, 64, size=size),
         torch.zeros(1, 64),

@@ -1,11 +1,11 @@
-"""Programs of compiled kernels against autograd: every row of the registries, any shape, a user's own modules."""
+"""What only programs of compiled kernels do. What they share with the tape is tested in test_program_lower."""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,10 +13,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import needs_compiler
-from own_modules import OWN, OWN_NORMS
-from programs import FLOAT32_TOLERANCE, batch_of, check, network_of, poisoned, small
+from programs import FLOAT32_TOLERANCE, batch_of, check, check_compiled, network_of, small
 
-from normexp.config import plugins
 from normexp.config.run import MIXERS, QK_NORMS, RunConfig
 from normexp.records.execution_path import ExecutionPath
 from normexp.schemes.norms import NORMS
@@ -40,60 +38,19 @@ from normexp.training.trainer import Trainer
 pytestmark = needs_compiler
 
 
-def check_compiled(run: RunConfig, first: int = 1) -> None:
-    """Twice: with buffers as they are, and with NaN in every buffer that nobody holds."""
-    check(run, FLOAT32_TOLERANCE, first, CompiledProgram)
-    with poisoned():
-        check(run, FLOAT32_TOLERANCE, first, CompiledProgram)
-
-
 def calls_of_others(run: RunConfig) -> int:
-    """How many calls of a network's program are none of kernels, nor products of a processor with short registers."""
+    """Count the calls that use no kernel, except products if the registers of the processor are short."""
     calls = CompiledProgram(network_of(run), run.batch, run.seq_len, 1).tape.calls
     products = () if load().functions.lanes() >= LANES else (torch.mm, torch.addmm, torch.sum)
     return sum(not isinstance(call, JoinedRows) and getattr(call, "func", None) not in products for call in calls)
 
 
-@pytest.mark.parametrize("mixer", MIXERS)
-@pytest.mark.parametrize("position", SCHEMES)
 @pytest.mark.parametrize("norm", ["none", *NORMS])
-def test_every_network(mixer: str, position: str, norm: str) -> None:
-    run = small(mixer=mixer, position=position, norm=norm)
-    check_compiled(run)
-    assert not calls_of_others(run)
-
-
-@pytest.mark.parametrize("mixer", MIXERS)
-@pytest.mark.parametrize("position", SCHEMES)
-def test_every_scheme_without_skips_and_with_relu(mixer: str, position: str) -> None:
-    check_compiled(small(mixer=mixer, position=position, residual=False, activation="relu"))
-
-
-@pytest.mark.parametrize("qk_norm", QK_NORMS)
-@pytest.mark.parametrize("position", ["pre", "hybrid"])
-@pytest.mark.parametrize("norm", ["ln", "bn"])
-def test_every_norm_of_queries_and_keys(qk_norm: str, position: str, norm: str) -> None:
-    run = small(qk_norm=qk_norm, position=position, norm=norm)
-    check_compiled(run)
-    assert not calls_of_others(run)
-
-
-@pytest.mark.parametrize(
-    "keys",
-    [
-        {"depth": 0},
-        {"depth": 0, "norm": "none", "pos_embed": "none"},
-        {"pos_embed": "none"},
-        {"mixer": "linear", "pos_embed": "learned"},
-        {"final_norm": "scale", "norm": "rms"},
-        {"eps": 0.0},
-        {"batch": 1},
-        {"batch": 1, "norm": "bn"},
-    ],
-    ids=str,
-)
-def test_other_keys(keys: dict[str, object]) -> None:
-    check_compiled(small(**keys))
+def test_every_module_has_a_kernel(norm: str) -> None:
+    for position, mixer in itertools.product(SCHEMES, MIXERS):
+        assert not calls_of_others(small(mixer=mixer, position=position, norm=norm))
+    for position, qk_norm in itertools.product(("pre", "hybrid"), QK_NORMS):
+        assert not calls_of_others(small(qk_norm=qk_norm, position=position, norm=norm))
 
 
 @pytest.mark.parametrize("tokens", [1, 2, 15, 16, 17, 31, 33, 48, 63, LONGEST, LONGEST + 1, 128])
@@ -136,41 +93,24 @@ def test_any_shape(
     position: str,
 ) -> None:  # fmt: skip
     sizes = {"width": features * heads, "heads": heads, "hidden": hidden, "vocab": vocab}
-    # One feature less its mean is nothing but rounding, which a small eps would blow up.
+    # With one feature, subtracting the mean leaves only rounding errors, which a small eps would amplify.
     run = small(**sizes, seq_len=tokens, batch=batch, norm=norm, qk_norm=qk_norm, position=position, eps=0.1)
     check(run, 3 * FLOAT32_TOLERANCE, first, CompiledProgram)
 
 
-class TestAUsersModules:
-    @pytest.fixture(autouse=True)
-    def _own(self) -> Iterator[None]:
-        with plugins.using(plugins.Plugin("own.py", OWN)):
-            yield
-
-    @pytest.mark.parametrize("norm", OWN_NORMS)
-    @pytest.mark.parametrize("position", ["pre", "hybrid", "own"])
-    def test_agree_and_keep_their_place(self, norm: str, position: str) -> None:
-        check_compiled(small(norm=norm, position=position))
-
-    @pytest.mark.parametrize("norm", ["ln", "bn", "none"])
-    @pytest.mark.parametrize("mixer", MIXERS)
-    def test_a_scheme_agrees(self, norm: str, mixer: str) -> None:
-        check_compiled(small(norm=norm, position="own", mixer=mixer))
-
-
-def test_the_check_at_the_start_has_every_kind_of_module() -> None:
+def test_the_initial_check_covers_every_kind_of_module() -> None:
     kinds = {type(module) for run in COMPILED_CHECKED for module in network_of(run).modules()}
     assert not ({*ROWS, *FUNCTIONS, *HEAD_NORMS}) - kinds
 
 
 class TestProducts:
-    def test_large_ones_are_left_to_aten(self) -> None:
+    def test_large_products_use_aten(self) -> None:
         run = small(width=64, hidden=4096, heads=1, depth=1)
         check_compiled(run)
         if load().functions.lanes() >= LANES:
             assert calls_of_others(run)
 
-    def test_all_of_them_without_wide_registers(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_all_products_use_aten_without_wide_registers(self, monkeypatch: pytest.MonkeyPatch) -> None:
         called = []
         linear = nodes.linear
         monkeypatch.setattr("normexp.training.paths.compiled.program.LANES", 1000)
@@ -192,7 +132,7 @@ print(bits())
 
 
 def bits() -> str:
-    """A hash of everything that a short training computes."""
+    """Return a hash of everything that a short training run computes."""
     run = small(depth=3, width=64, hidden=128, vocab=64, seq_len=16, heads=4, batch=8, norm="rms", qk_norm="ln")
     trainer, digest = Trainer(run, path=ExecutionPath.COMPILED), hashlib.sha256()
     for number, batch in zip(range(1, 9), trainer.task.batches(0, run.batch), strict=False):
@@ -203,7 +143,7 @@ def bits() -> str:
 
 @pytest.mark.slow
 def test_the_same_bits_in_every_process() -> None:
-    """Wherever the buffers lie."""
+    """The result must not depend on the addresses of the buffers."""
     here = {bits(), bits()}
     for padding in (1, 50):
         code = BITS.format(folders=[str(HERE), str(HERE.parents[1] / "support")], padding=padding)
@@ -213,7 +153,7 @@ def test_the_same_bits_in_every_process() -> None:
 
 
 @pytest.mark.parametrize("norm", ["ln", "bn"])
-def test_an_evaluation_is_that_of_the_network(norm: str) -> None:
+def test_an_evaluation_agrees_with_the_network(norm: str) -> None:
     run = small(norm=norm, seq_len=16, batch=32, width=16, hidden=32)
     trainer = Trainer(run, path=ExecutionPath.COMPILED)
     wanted = trainer._evaluate_modules()
@@ -221,25 +161,23 @@ def test_an_evaluation_is_that_of_the_network(norm: str) -> None:
     assert (trainer._evaluate_compiled() is None) == (norm == "bn")
     before = [buffer.clone() for buffer in trainer.network.buffers()]
     trainer.evaluate()
-    assert all(torch.equal(one, other) for one, other in zip(before, trainer.network.buffers(), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(before, trainer.network.buffers(), strict=True))
 
 
-def test_a_step_after_an_evaluation_is_as_without_it() -> None:
+def test_an_evaluation_does_not_affect_later_steps() -> None:
     run = small(seq_len=16, batch=32)
-    found = []
-    for evaluates in (False, True):
+    steps: dict[bool, list[object]] = {False: [], True: []}
+    for evaluates in steps:
         trainer = Trainer(run, path=ExecutionPath.COMPILED)
         batches = trainer.task.batches(0, run.batch)
-        steps = []
         for number in range(1, 4):
-            steps.append(trainer.step(number, next(batches)))
+            steps[evaluates].append(trainer.step(number, next(batches)))
             if evaluates:
                 trainer.evaluate()
-        found.append(steps)
-    assert found[0] == found[1]
+    assert steps[False] == steps[True]
 
 
-def test_a_batch_of_a_program_is_read_anew_each_time() -> None:
+def test_the_loss_of_a_program_only_depends_on_its_batch() -> None:
     run = small()
     program = CompiledProgram(network_of(run), run.batch, run.seq_len, 1)
     losses = [program(batch_of(run, number)) for number in (0, 1, 0)]
@@ -248,26 +186,25 @@ def test_a_batch_of_a_program_is_read_anew_each_time() -> None:
 
 
 @pytest.mark.parametrize("norm", ["ln", "bn", "none"])
-def test_the_signal_of_the_layers_is_that_of_autograd(norm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_signal_agrees_with_autograd(norm: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run = small(norm=norm, qk_norm="rms")
-    found = []
+    signals = []
     for path in (ExecutionPath.COMPILED, ExecutionPath.AUTOGRAD):
         trainer = Trainer(run, path=path)
         before = [buffer.clone() for buffer in trainer.network.buffers()]
         if path is ExecutionPath.COMPILED:
-            monkeypatch.setattr(trainer, "backward", lambda batch: pytest.fail("autograd was asked"))
-        found.append(training_signal(trainer, 1, trainer.signal_batch))
-        assert all(torch.equal(one, other) for one, other in zip(before, trainer.network.buffers(), strict=True))
-    names = [[(row.layer, row.part, row.quantity) for row in rows] for rows in found]
+            monkeypatch.setattr(trainer, "backward", lambda batch: pytest.fail("autograd was used"))
+        signals.append(training_signal(trainer, 1, trainer.signal_batch))
+        assert all(torch.equal(a, b) for a, b in zip(before, trainer.network.buffers(), strict=True))
+    names = [[(row.layer, row.part, row.quantity) for row in rows] for rows in signals]
     assert names[0] == names[1]
-    assert [row.value for row in found[0]] == pytest.approx([row.value for row in found[1]], rel=1e-4, abs=1e-6)
+    assert [row.value for row in signals[0]] == pytest.approx([row.value for row in signals[1]], rel=1e-4, abs=1e-6)
 
 
-def test_a_signal_that_is_not_finite_is_autograds() -> None:
-    run = small(norm="none")
-    found = []
+def test_a_non_finite_signal_comes_from_autograd() -> None:
+    signals = []
     for path in (ExecutionPath.COMPILED, ExecutionPath.AUTOGRAD):
-        trainer = Trainer(run, path=path)
+        trainer = Trainer(small(norm="none"), path=path)
         trainer.flat.values.mul_(1e25)
-        found.append([repr(row) for row in training_signal(trainer, 1, trainer.signal_batch)])
-    assert found[0] == found[1]
+        signals.append([repr(row) for row in training_signal(trainer, 1, trainer.signal_batch)])
+    assert signals[0] == signals[1]

@@ -1,4 +1,4 @@
-"""The program of a network: what it is checked on before it is used, and its two ends, embedding and loss."""
+"""Programs: the check before they are used, their loss and their embedding."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from normexp.training.paths.program import CHECKED, Program, settle, works
 
 @pytest.fixture
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Nobody has asked or told yet."""
+    """Forget the results of earlier checks."""
     monkeypatch.setattr(module, "_known", None)
     tried = module._works
     tried.cache_clear()
@@ -29,7 +29,7 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def refuse() -> bool:
-    raise AssertionError("it was tried")
+    raise AssertionError("the check was run")
 
 
 OPERATORS = (
@@ -47,18 +47,18 @@ class TestWorks:
     def test_with_this_torch(self) -> None:
         assert works()
 
-    @pytest.mark.parametrize("found", [False, True])
-    def test_as_was_told(self, found: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("answer", [False, True])
+    def test_a_given_answer_is_used(self, answer: bool, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "_works", refuse)
-        settle(found)
-        assert works() == found
+        settle(answer)
+        assert works() == answer
 
-    def test_every_node_is_tried(self) -> None:
+    def test_the_check_covers_every_node(self) -> None:
         kinds = {type(module) for run in CHECKED for module in build(run).modules()}
-        assert not (set(NODES) | set(FUNCTIONS) - {PerToken}) - kinds  # that one is a matrix alone
+        assert not (set(NODES) | set(FUNCTIONS) - {PerToken}) - kinds  # PerToken is only a matrix
 
     @pytest.mark.parametrize(("name", "overload"), OPERATORS)
-    def test_not_where_an_operator_has_gone(self, name: str, overload: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_missing_operator_is_detected(self, name: str, overload: str, monkeypatch: pytest.MonkeyPatch) -> None:
         def gone(*_: object, **__: object) -> None:
             raise AttributeError(name)
 
@@ -66,18 +66,18 @@ class TestWorks:
         assert not works()
 
     @pytest.mark.parametrize(("name", "overload"), OPERATORS)
-    def test_not_where_an_operator_gives_something_else(
+    def test_an_operator_with_other_results_is_detected(
         self, name: str, overload: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         operator = getattr(torch.ops.aten, name)
         kernel = getattr(operator, overload)
 
         def off(*arguments: object, **options: object) -> object:
-            found = kernel(*arguments, **options)
-            for tensor in found if isinstance(found, tuple) else (found,):
+            results = kernel(*arguments, **options)
+            for tensor in results if isinstance(results, tuple) else (results,):
                 if tensor is not None:
                     tensor.mul_(1.01)
-            return found
+            return results
 
         monkeypatch.setattr(operator, overload, off)
         assert not works()
@@ -85,11 +85,11 @@ class TestWorks:
 
 class TestTheLoss:
     @pytest.mark.parametrize("first", [0, 1, 3])
-    def test_counts_targets_from_the_first_on(self, first: int) -> None:
+    def test_counts_targets_from_the_first_position_on(self, first: int) -> None:
         with in_float64(), poisoned():
             check(small(), FLOAT64_TOLERANCE, first)
 
-    def test_is_that_of_its_batch(self) -> None:
+    def test_only_depends_on_its_batch(self) -> None:
         run = small()
         network = network_of(run)
         program = Program(network, run.batch, run.seq_len, 1)
@@ -99,7 +99,7 @@ class TestTheLoss:
 
     @pytest.mark.parametrize("size", [30.0, 1e4])
     def test_of_logits_far_apart(self, size: float) -> None:
-        """Shares of 0 and 1 have a finite logarithm, and a gradient."""
+        """Probabilities of 0 and 1 have a finite logarithm and gradient."""
         run = small(depth=0, norm="none", pos_embed="none")
         network = network_of(run)
         with torch.no_grad():
@@ -111,7 +111,7 @@ class TestTheLoss:
 
 
 class TestTheEmbedding:
-    def test_a_token_of_no_sequence_gets_no_gradient(self) -> None:
+    def test_an_unused_token_gets_no_gradient(self) -> None:
         run = small()
         network = network_of(run)
         batch = Batch(*([[1, 2, 1, 2, 1]] * run.batch for _ in range(2)))
@@ -119,7 +119,7 @@ class TestTheEmbedding:
         Program(network, run.batch, run.seq_len, 1)(batch)
         assert network.embedding.weight.grad.any(dim=1).tolist() == [number in (1, 2) for number in range(run.vocab)]
 
-    def test_a_position_of_no_token_gets_no_gradient(self) -> None:
+    def test_an_unused_position_gets_no_gradient(self) -> None:
         run: RunConfig = small()
         network = network_of(run)
         tokens = 3

@@ -1,4 +1,4 @@
-"""Memory for buffers: zeros, aligned, apart from each other, on any system."""
+"""The arena of buffers: zeroed, aligned, disjoint, on any system."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ SHAPES = st.lists(st.lists(st.integers(1, 40), max_size=3).map(tuple), min_size=
 
 def apart(tensors: list[Tensor]) -> bool:
     spans = sorted((tensor.data_ptr(), tensor.data_ptr() + 4 * tensor.numel()) for tensor in tensors)
-    return all(one[1] <= other[0] for one, other in pairwise(spans))
+    return all(first[1] <= second[0] for first, second in pairwise(spans))
 
 
 @given(shapes=SHAPES)
 @settings(max_examples=30, deadline=None)
-def test_zeros_of_any_shapes_lie_apart_each_at_a_cache_line(shapes: list[tuple[int, ...]]) -> None:
+def test_tensors_of_any_shape_are_disjoint_and_aligned(shapes: list[tuple[int, ...]]) -> None:
     source = Arena()
     tensors = []
     for number, shape in enumerate(shapes, start=1):
@@ -39,34 +39,34 @@ def test_zeros_of_any_shapes_lie_apart_each_at_a_cache_line(shapes: list[tuple[i
     assert all(bool((tensor == number).all()) for number, tensor in enumerate(tensors, start=1))
 
 
-def test_the_first_begins_at_a_large_page_and_the_next_ones_follow() -> None:
+def test_the_first_tensor_starts_at_a_large_page_and_others_follow() -> None:
     source = Arena()
-    one, other = source.zeros(16), source.zeros(3)
-    assert one.data_ptr() % PAGE_BYTES == 0
-    assert other.data_ptr() == one.data_ptr() + 64
+    first, second = source.zeros(16), source.zeros(3)
+    assert first.data_ptr() % PAGE_BYTES == 0
+    assert second.data_ptr() == first.data_ptr() + 64
 
 
-def test_a_tensor_has_a_storage_of_its_own() -> None:
-    """Else autograd would take a write into one for a change of the other."""
+def test_tensors_have_separate_storage() -> None:
+    """Otherwise autograd would take a write into one for a change of another."""
     source = Arena()
-    one, other = source.zeros(4), source.zeros(4)
-    version = one._version
-    other.add_(1)
-    assert one._version == version
-    assert one.untyped_storage().nbytes() == 16
+    first, second = source.zeros(4), source.zeros(4)
+    version = first._version
+    second.add_(1)
+    assert first._version == version
+    assert first.untyped_storage().nbytes() == 16
 
 
-def test_more_than_a_chunk_at_once_and_what_does_not_fit_into_the_rest() -> None:
+def test_tensors_larger_than_a_chunk_or_its_rest() -> None:
     source = Arena()
     elements = CHUNK_BYTES // 4
     tensors = [source.zeros(*shape) for shape in ((8,), (elements,), (2, elements), (8,), (elements - 16,), (17,))]
     assert apart(tensors)
     for tensor in tensors:
-        tensor.view(-1)[-1] = 1.0  # the last page is there
+        tensor.view(-1)[-1] = 1.0  # the last page is mapped
     assert tensors[3].data_ptr() % PAGE_BYTES == 0
 
 
-def test_it_outlives_its_arena() -> None:
+def test_a_tensor_outlives_its_arena() -> None:
     tensor = Arena().zeros(1000)
     Arena().zeros(1000).fill_(1)
     assert not tensor.any()

@@ -1,15 +1,16 @@
-"""Programs of whole networks against autograd: every row of the registries, any shape, a user's own modules."""
+"""Programs of whole networks agree with autograd: every row of the tables, any shape, and modules of plugins."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernels import needs_compiler
 from own_modules import OWN, OWN_NORMS
-from programs import FLOAT32_TOLERANCE, FLOAT64_TOLERANCE, check, in_float64, network_of, poisoned, small
+from programs import FLOAT64_TOLERANCE, check, check_compiled, check_tape, in_float64, network_of, poisoned, small
 from torch import nn
 
 from normexp.config import plugins
@@ -20,38 +21,40 @@ from normexp.training.paths import nodes
 from normexp.training.paths.lower import LONGEST, NODES
 from normexp.training.paths.program import Program
 
+Check = Callable[[RunConfig], None]
+
+
+@pytest.fixture(params=[check_tape, pytest.param(check_compiled, marks=needs_compiler)], ids=["tape", "compiled"])
+def agree(request: pytest.FixtureRequest) -> Check:
+    """Compare the program of a network with autograd, by the tape and by compiled kernels."""
+    return request.param  # type: ignore[no-any-return]
+
 
 @pytest.fixture
 def own() -> Iterator[None]:
-    """A user's file with norms that have no node, or not the parameters that the node has; and with a scheme."""
+    """Add a plugin with a scheme, and with norms that have no node or not all of its parameters."""
     with plugins.using(plugins.Plugin("own.py", OWN)):
         yield
-
-
-def check_both(run: RunConfig) -> None:
-    """In float32 as it trains, and in float64 with a tape on which stale numbers show."""
-    check(run, FLOAT32_TOLERANCE)
-    with in_float64(), poisoned():
-        check(run, FLOAT64_TOLERANCE)
 
 
 @pytest.mark.parametrize("mixer", MIXERS)
 @pytest.mark.parametrize("position", SCHEMES)
 @pytest.mark.parametrize("norm", ["none", *NORMS])
-def test_every_network(mixer: str, position: str, norm: str) -> None:
-    check_both(small(mixer=mixer, position=position, norm=norm))
+def test_every_network(agree: Check, mixer: str, position: str, norm: str) -> None:
+    agree(small(mixer=mixer, position=position, norm=norm))
 
 
 @pytest.mark.parametrize("mixer", MIXERS)
 @pytest.mark.parametrize("position", SCHEMES)
-def test_every_scheme_without_skips_and_with_relu(mixer: str, position: str) -> None:
-    check_both(small(mixer=mixer, position=position, residual=False, activation="relu"))
+def test_every_scheme_without_skips_and_with_relu(agree: Check, mixer: str, position: str) -> None:
+    agree(small(mixer=mixer, position=position, residual=False, activation="relu"))
 
 
 @pytest.mark.parametrize("qk_norm", QK_NORMS)
 @pytest.mark.parametrize("position", ["pre", "hybrid"])
-def test_every_norm_of_queries_and_keys(qk_norm: str, position: str) -> None:
-    check_both(small(qk_norm=qk_norm, position=position))
+@pytest.mark.parametrize("norm", ["ln", "bn"])
+def test_every_norm_of_queries_and_keys(agree: Check, qk_norm: str, position: str, norm: str) -> None:
+    agree(small(qk_norm=qk_norm, position=position, norm=norm))
 
 
 @pytest.mark.parametrize(
@@ -64,11 +67,12 @@ def test_every_norm_of_queries_and_keys(qk_norm: str, position: str) -> None:
         {"final_norm": "scale", "norm": "rms"},
         {"eps": 0.0},
         {"batch": 1},
+        {"batch": 1, "norm": "bn"},
     ],
     ids=str,
 )
-def test_other_keys(keys: dict[str, object]) -> None:
-    check_both(small(**keys))
+def test_other_keys(agree: Check, keys: dict[str, object]) -> None:
+    agree(small(**keys))
 
 
 @pytest.mark.parametrize("mixer", MIXERS)
@@ -79,7 +83,7 @@ def test_long_sequences(mixer: str, tokens: int, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(
         nodes, "foreign", lambda tape, module, *rest: called.append(module) or foreign(tape, module, *rest)
     )
-    check_both(small(mixer=mixer, seq_len=tokens, batch=2, depth=1))
+    check_tape(small(mixer=mixer, seq_len=tokens, batch=2, depth=1))
     assert bool(called) == (tokens > LONGEST and mixer != "linear")
 
 
@@ -99,26 +103,26 @@ def test_any_shape(
     features: int, heads: int, hidden: int, vocab: int, tokens: int, batch: int, first: int, norm: str, position: str
 ) -> None:
     sizes = {"width": features * heads, "heads": heads, "hidden": hidden, "vocab": vocab}
-    # One feature less its mean is nothing but rounding, which a small eps would blow up.
+    # With one feature, subtracting the mean leaves only rounding errors, which a small eps would amplify.
     run = small(**sizes, seq_len=tokens, batch=batch, norm=norm, position=position, eps=0.1)
     with in_float64(), poisoned():
         check(run, FLOAT64_TOLERANCE, first)
 
 
 @pytest.mark.usefixtures("own")
-class TestAUsersModules:
+class TestModulesOfPlugins:
     @pytest.mark.parametrize("norm", OWN_NORMS)
     @pytest.mark.parametrize("position", ["pre", "hybrid", "own"])
-    def test_agree(self, norm: str, position: str) -> None:
-        check_both(small(norm=norm, position=position))
+    def test_norms_agree(self, agree: Check, norm: str, position: str) -> None:
+        agree(small(norm=norm, position=position))
 
     @pytest.mark.parametrize("norm", ["ln", "bn", "none"])
     @pytest.mark.parametrize("mixer", MIXERS)
-    def test_a_scheme_agrees(self, norm: str, mixer: str) -> None:
-        check_both(small(norm=norm, position="own", mixer=mixer))
+    def test_a_scheme_agrees(self, agree: Check, norm: str, mixer: str) -> None:
+        agree(small(norm=norm, position="own", mixer=mixer))
 
     @pytest.mark.parametrize("norm", ["peak", "fixed_gain"])
-    def test_what_is_fixed_gets_no_gradient(self, norm: str) -> None:
+    def test_fixed_parameters_get_no_gradient(self, norm: str) -> None:
         run = small(norm=norm)
         network = network_of(run)
         fixed = [parameter for parameter in network.parameters() if not parameter.requires_grad]
@@ -129,7 +133,7 @@ class TestAUsersModules:
         assert all(parameter.grad is not None and not parameter.grad.any() for parameter in fixed)
 
 
-def test_what_has_a_node_is_not_left_to_autograd(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_with_a_node_do_not_use_autograd(monkeypatch: pytest.MonkeyPatch) -> None:
     left: set[type[nn.Module]] = set()
     foreign = nodes.foreign
 

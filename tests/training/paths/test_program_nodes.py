@@ -1,4 +1,4 @@
-"""Each node by itself: its backward calls are the derivative of its forward ones, and its values its module's."""
+"""Each node alone: its backward calls are the derivative of its forward calls, and its values are its module's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from normexp.model.block import Constant, Scaling
 from normexp.model.norms import BatchNorm, DyT
 from normexp.model.rms_norm import RMSNorm
 from normexp.training.paths import nodes
-from normexp.training.paths import nodes as attend
 from normexp.training.paths.tape import Tape, Value
 
 Build = Callable[..., Value]
@@ -28,7 +27,7 @@ def _float64() -> Iterator[None]:
 
 
 class OnTape(torch.autograd.Function):
-    """A piece of a tape as a function that autograd can check: of inputs, then of a module's parameters."""
+    """A piece of a tape as a differentiable function of its inputs and the parameters of a module."""
 
     @staticmethod
     def forward(ctx: Any, build: Build, module: nn.Module, *inputs: Tensor) -> Tensor:
@@ -58,12 +57,12 @@ def numbers(*shape: int, seed: int = 0) -> Tensor:
 
 
 def check(build: Build, module: nn.Module, *inputs: Tensor) -> None:
-    """That finite differences agree with the backward calls, twice: a second pass finds the buffers used."""
+    """Compare the backward calls with finite differences, twice, since a second pass finds used buffers."""
     with torch.no_grad():
         for number, parameter in enumerate(module.parameters()):
             parameter.add_(0.3 * numbers(*parameter.shape, seed=10 + number))
     every = (*inputs, *module.parameters())
-    assert torch.autograd.gradcheck(lambda *given: OnTape.apply(build, module, *given), every)
+    assert torch.autograd.gradcheck(lambda *tensors: OnTape.apply(build, module, *tensors), every)
 
 
 MODULES: dict[str, tuple[Callable[..., Value], Callable[[], nn.Module]]] = {
@@ -78,7 +77,7 @@ MODULES: dict[str, tuple[Callable[..., Value], Callable[[], nn.Module]]] = {
     "scaling": (nodes.scaling, lambda: Scaling(1.3)),
     "same": (nodes.same, nn.Identity),
     "foreign": (nodes.foreign, lambda: DyT(D, 0.5)),
-    "foreign that looks at others": (nodes.foreign, lambda: BatchNorm(D, eps=0.01)),
+    "foreign across tokens": (nodes.foreign, lambda: BatchNorm(D, eps=0.01)),
 }
 
 
@@ -89,8 +88,8 @@ class TestModules:
         module = make()
         check(lambda tape, x: node(tape, module, x), module, numbers(N, D))
 
-    def test_the_gradient_is_the_derivative_behind_a_sum_of_itself_and_its_input(self, name: str) -> None:
-        """The gradient of the sum is that of both terms: a node that wrote over it would spoil the other's."""
+    def test_the_gradient_of_a_sum_with_its_input_is_correct(self, name: str) -> None:
+        """Both terms share the gradient of the sum, so a node that overwrites it would corrupt the other's."""
         node, make = MODULES[name]
         module = make()
         if name.startswith("linear"):
@@ -102,7 +101,7 @@ class TestModules:
 
         check(build, module, numbers(N, D))
 
-    def test_its_values_are_the_modules(self, name: str) -> None:
+    def test_its_values_agree_with_the_module(self, name: str) -> None:
         node, make = MODULES[name]
         module, x = make(), numbers(N, D).detach()
         for parameter in module.parameters():
@@ -114,26 +113,26 @@ class TestModules:
 
 
 def _attend(tape: Tape, *inputs: Value) -> Value:
-    return attend.attend(tape, *inputs, 0.6)
+    return nodes.attend(tape, *inputs, 0.6)
 
 
 def _stacked(tape: Tape, x: Value) -> Value:
-    q, k, v = attend.split_heads(tape, x, BATCH, HEADS, 3)
-    return attend.merge_heads(tape, attend.attend(tape, q, k, v, 0.6), BATCH, HEADS)
+    q, k, v = nodes.split_heads(tape, x, BATCH, HEADS, 3)
+    return nodes.merge_heads(tape, nodes.attend(tape, q, k, v, 0.6), BATCH, HEADS)
 
 
 def _by_parts(tape: Tape, x: Value) -> Value:
-    """As with norms on the parts."""
-    parts = (nodes.constant(tape, Constant(1.0), part) for part in attend.parts(tape, x, 3))
-    q, k, v = (attend.split_heads(tape, part, BATCH, HEADS, 1)[0] for part in parts)
-    return attend.merge_heads(tape, attend.attend(tape, q, k, v, 0.6), BATCH, HEADS)
+    """Split with a node on each part, like norms."""
+    parts = (nodes.constant(tape, Constant(1.0), part) for part in nodes.parts(tape, x, 3))
+    q, k, v = (nodes.split_heads(tape, part, BATCH, HEADS, 1)[0] for part in parts)
+    return nodes.merge_heads(tape, nodes.attend(tape, q, k, v, 0.6), BATCH, HEADS)
 
 
 def _changed_heads(tape: Tape, x: Value) -> Value:
-    """With an element-wise node on the queries, whose gradient is a part of a buffer."""
-    q, k, v = attend.split_heads(tape, x, BATCH, HEADS, 3)
+    """Apply element-wise nodes to the queries, whose gradient is a part of a buffer."""
+    q, k, v = nodes.split_heads(tape, x, BATCH, HEADS, 3)
     q = nodes.constant(tape, Constant(0.8), nodes.constant(tape, Constant(1.7), q))
-    return attend.merge_heads(tape, attend.attend(tape, q, k, v, 0.6), BATCH, HEADS)
+    return nodes.merge_heads(tape, nodes.attend(tape, q, k, v, 0.6), BATCH, HEADS)
 
 
 PIECES: dict[str, tuple[Build, Sequence[tuple[int, ...]]]] = {
@@ -143,7 +142,7 @@ PIECES: dict[str, tuple[Build, Sequence[tuple[int, ...]]]] = {
     "split, attend, merge": (_stacked, [(N, 3 * D)]),
     "parts, split, attend, merge": (_by_parts, [(N, 3 * D)]),
     "split, change, attend, merge": (_changed_heads, [(N, 3 * D)]),
-    "running_mean": (lambda tape, x: attend.running_mean(tape, x, BATCH), [(N, D)]),
+    "running_mean": (lambda tape, x: nodes.running_mean(tape, x, BATCH), [(N, D)]),
 }
 
 
@@ -153,17 +152,17 @@ def test_the_gradient_of_a_piece_is_the_derivative(name: str) -> None:
     check(build, nn.Identity(), *(numbers(*shape, seed=number) for number, shape in enumerate(shapes)))
 
 
-def test_attention_is_torchs() -> None:
+def test_attention_agrees_with_torch() -> None:
     q, k, v = (numbers(3, T, 2, seed=seed).detach() for seed in range(3))
     tape = Poisoned()
-    y = attend.attend(tape, Value(q), Value(k), Value(v), 0.6)
+    y = nodes.attend(tape, Value(q), Value(k), Value(v), 0.6)
     tape.run()
     expected = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.6)
     assert torch.allclose(y.data, expected, rtol=1e-13)
 
 
 @pytest.mark.parametrize("build", [_stacked, _by_parts])
-def test_split_heads_are_the_networks(build: Build) -> None:
+def test_split_heads_agree_with_the_network(build: Build) -> None:
     stacked = numbers(N, 3 * D).detach()
     tape = Poisoned()
     y = build(tape, Value(stacked))
@@ -173,10 +172,10 @@ def test_split_heads_are_the_networks(build: Build) -> None:
     assert torch.allclose(y.data, expected.transpose(1, 2).reshape(N, D), rtol=1e-13)
 
 
-def test_the_running_mean_is_the_networks() -> None:
+def test_the_running_mean_agrees_with_the_network() -> None:
     x = numbers(N, D).detach()
     tape = Poisoned()
-    y = attend.running_mean(tape, Value(x), BATCH)
+    y = nodes.running_mean(tape, Value(x), BATCH)
     tape.run()
     expected = x.view(BATCH, T, D).cumsum(1) / torch.arange(1, T + 1)[:, None]
     assert torch.allclose(y.data, expected.view(N, D), rtol=1e-13)

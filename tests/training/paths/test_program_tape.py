@@ -1,4 +1,4 @@
-"""The tape: who holds a buffer, when it may be written over, and how many calls and bytes a network takes."""
+"""The tape: who holds a buffer, when it may be overwritten, and how many calls and bytes a network needs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from normexp.model.block import Constant, Scaling
 from normexp.model.norms import DyT
 from normexp.model.rms_norm import RMSNorm
 from normexp.training.paths import nodes
-from normexp.training.paths import nodes as attend
 from normexp.training.paths.program import Program
 from normexp.training.paths.tape import Tape, Value
 
@@ -30,15 +29,15 @@ def fill(tape: Tape, number: float) -> Callable[[Tensor], None]:
 
 
 class TestThePool:
-    def test_what_was_put_back_is_taken_again_by_its_shape(self) -> None:
+    def test_released_buffers_are_reused_by_shape(self) -> None:
         tape = Tape()
-        one = tape.take(2, 3)
-        assert tape.take(2, 3) is not one
-        tape.put(one)
-        assert tape.take(3, 2) is not one
-        assert tape.take(2, 3) is one
+        buffer = tape.take(2, 3)
+        assert tape.take(2, 3) is not buffer
+        tape.put(buffer)
+        assert tape.take(3, 2) is not buffer
+        assert tape.take(2, 3) is buffer
 
-    def test_what_two_hold_is_free_when_both_have_put_it_back(self) -> None:
+    def test_a_shared_buffer_is_free_when_both_holders_have_released_it(self) -> None:
         tape, value = Tape(), Value(torch.zeros(2))
         grad = tape.take(2)
         tape.give_same(value, grad)
@@ -47,14 +46,14 @@ class TestThePool:
         tape.put(grad)
         assert tape.take(2) is grad
 
-    def test_a_buffer_from_elsewhere_never_gets_into_it(self) -> None:
+    def test_a_foreign_buffer_never_enters_the_pool(self) -> None:
         tape, stranger = Tape(), torch.zeros(2)
         for buffer in (stranger, tape.take(2)[:], tape.take(2).view(2)):
             tape.put(buffer)
             assert tape.take(2) is not buffer
 
-    def test_a_buffer_stays_known_when_only_the_tape_knows_it(self) -> None:
-        """Python gives the identity of what is gone to something new."""
+    def test_buffers_held_only_by_the_tape_stay_alive(self) -> None:
+        """Python may reuse the identity of a deleted object."""
         tape = Tape()
         for _ in range(100):
             tape.take(2)
@@ -70,24 +69,24 @@ class TestDrop:
         tape.drop(value)
         assert tape.take(2) is value.data
 
-    def test_one_that_the_backward_pass_reads_stays(self) -> None:
+    def test_a_value_that_the_backward_pass_reads_is_kept(self) -> None:
         tape = Tape()
         value = tape.value(2)
         value.keep()
         tape.drop(value)
         assert tape.take(2) is not value.data
 
-    def test_one_whose_part_the_backward_pass_reads_stays(self) -> None:
+    def test_a_value_with_a_part_that_the_backward_pass_reads_is_kept(self) -> None:
         tape = Tape()
         value = tape.value(2, 6)
-        attend.parts(tape, value, 3)[1].keep()
+        nodes.parts(tape, value, 3)[1].keep()
         tape.drop(value)
         assert tape.take(2, 6) is not value.data
 
-    def test_a_part_is_not_put_back_by_itself(self) -> None:
+    def test_a_part_is_not_released_alone(self) -> None:
         tape = Tape()
         value = tape.value(2, 6)
-        part = attend.parts(tape, value, 3)[1]
+        part = nodes.parts(tape, value, 3)[1]
         tape.drop(part)
         assert tape.take(2, 2) is not part.data
 
@@ -101,7 +100,7 @@ class TestGradients:
         tape.run()
         assert value.grad.tolist() == [7.0, 7.0]
 
-    def test_a_parameters_go_where_its_gradient_is_and_are_added_over_its_uses(self) -> None:
+    def test_gradients_of_a_parameter_are_added_in_its_grad(self) -> None:
         tape, parameter = Tape(), nn.Parameter(torch.ones(2))
         parameter.grad = torch.full((2,), 9.0)
         assert tape.parameter(parameter) is tape.parameter(parameter)
@@ -111,20 +110,20 @@ class TestGradients:
         tape.run()
         assert parameter.grad.tolist() == [3.0, 3.0]
 
-    def test_the_same_gradient_is_not_copied_and_not_written_over_for_the_other(self) -> None:
-        tape, one, other = Tape(), Value(torch.zeros(2)), Value(torch.zeros(2))
+    def test_a_shared_gradient_is_neither_copied_nor_overwritten(self) -> None:
+        tape, first, second = Tape(), Value(torch.zeros(2)), Value(torch.zeros(2))
         grad = tape.take(2)
         tape.call(grad.fill_, 1.0)
-        tape.give_same(one, grad)
-        tape.give_same(other, grad)
+        tape.give_same(first, grad)
+        tape.give_same(second, grad)
         assert len(tape.calls) == 1
         tape.put(grad)
-        tape.give(one, fill(tape, 5.0))
-        tape.give_late(other, lambda: torch.full((2,), 7.0))
+        tape.give(first, fill(tape, 5.0))
+        tape.give_late(second, lambda: torch.full((2,), 7.0))
         tape.run()
-        assert (one.grad.tolist(), other.grad.tolist()) == ([6.0, 6.0], [8.0, 8.0])
+        assert (first.grad.tolist(), second.grad.tolist()) == ([6.0, 6.0], [8.0, 8.0])
 
-    def test_the_late_one_is_copied_where_none_is_and_added_where_it_is_shared(self) -> None:
+    def test_a_late_gradient_is_copied_first_and_then_added(self) -> None:
         tape, value, other = Tape(), Value(torch.zeros(2)), Value(torch.zeros(2))
         for number in (1.0, 2.0):
             tape.give_late(value, lambda number=number: torch.full((2,), number))
@@ -134,7 +133,7 @@ class TestGradients:
         tape.run()
         assert (value.grad.tolist(), other.grad.tolist()) == ([3.0, 3.0], [7.0, 7.0])
 
-    def test_one_that_nobody_else_holds_is_changed_in_place(self) -> None:
+    def test_a_gradient_with_one_holder_is_changed_in_place(self) -> None:
         tape, value = Tape(), Value(torch.zeros(2))
         grad = tape.take(2)
         tape.call(grad.fill_, 3.0)
@@ -143,7 +142,7 @@ class TestGradients:
         tape.run()
         assert grad.tolist() == [6.0, 6.0]
 
-    def test_one_that_another_holds_is_changed_elsewhere(self) -> None:
+    def test_a_shared_gradient_is_not_changed_in_place(self) -> None:
         tape, value, other = Tape(), Value(torch.zeros(2)), Value(torch.zeros(2))
         grad = tape.take(2)
         tape.call(grad.fill_, 3.0)
@@ -152,13 +151,13 @@ class TestGradients:
         tape.run()
         assert (value.grad.tolist(), other.grad.tolist()) == ([6.0, 6.0], [3.0, 3.0])
 
-    def test_a_part_of_a_buffer_is_not_changed_in_place_since_the_pool_does_not_know_it(self) -> None:
+    def test_a_part_of_a_buffer_is_not_changed_in_place(self) -> None:
         tape, value = Tape(), Value(torch.zeros(2))
         part = tape.take(3, 2)[1]
         tape.give_changed(value, part, lambda out: tape.call(torch.mul, part, 2, out=out))
         assert value.grad is not part
 
-    def test_a_node_whose_output_nobody_used_has_no_backward_calls(self) -> None:
+    def test_a_node_with_an_unused_output_has_no_backward_calls(self) -> None:
         tape = Tape()
         nodes.gelu(tape, nn.GELU(), Value(torch.zeros(2)))
         before = len(tape.calls)
@@ -174,8 +173,8 @@ GRAPHS = st.lists(
 
 @given(graph=GRAPHS)
 @settings(max_examples=60, deadline=None)
-def test_any_graph_of_nodes_has_autograds_gradients(graph: list[tuple[str, int, int]]) -> None:
-    """Values used once, often or never, modules used often: on a tape whose free buffers are full of NaN."""
+def test_any_graph_of_nodes_has_the_gradients_of_autograd(graph: list[tuple[str, int, int]]) -> None:
+    """Values are used once, often or never, modules repeatedly, on a tape whose free buffers contain NaN."""
     with in_float64():
         torch.manual_seed(0)
         modules = {
@@ -195,18 +194,18 @@ def test_any_graph_of_nodes_has_autograds_gradients(graph: list[tuple[str, int, 
         values, wanted = [Value(start.detach())], [start]
         last = {index % (place + 1): place for place, (_, *used) in enumerate(graph) for index in used}
         for place, (name, *used) in enumerate(graph):
-            one, other = (index % (place + 1) for index in used)
+            first, second = (index % (place + 1) for index in used)
             if name == "add":
-                values.append(nodes.add(tape, values[one], values[other]))
-                wanted.append(wanted[one] + wanted[other])
+                values.append(nodes.add(tape, values[first], values[second]))
+                wanted.append(wanted[first] + wanted[second])
             elif name == "running_mean":
-                values.append(attend.running_mean(tape, values[one], 2))
-                mean = wanted[one].view(2, 3, D).cumsum(1) / torch.arange(1, 4)[:, None]
+                values.append(nodes.running_mean(tape, values[first], 2))
+                mean = wanted[first].view(2, 3, D).cumsum(1) / torch.arange(1, 4)[:, None]
                 wanted.append(mean.view(N, D))
             else:
-                values.append(getattr(nodes, name)(tape, modules[name], values[one]))
-                wanted.append(modules[name](wanted[one]))
-            for index in {one, other}:
+                values.append(getattr(nodes, name)(tape, modules[name], values[first]))
+                wanted.append(modules[name](wanted[first]))
+            for index in {first, second}:
                 if last[index] == place:
                     tape.drop(values[index])
         upstream = torch.randn(N, D)
@@ -218,30 +217,30 @@ def test_any_graph_of_nodes_has_autograds_gradients(graph: list[tuple[str, int, 
         grads = torch.autograd.grad(wanted[-1], [start, *parameters], upstream, materialize_grads=True)
         for _ in range(2):
             tape.run()
-            found = [values[0].grad, *(parameter.grad for parameter in parameters)]
+            actual = [values[0].grad, *(parameter.grad for parameter in parameters)]
             assert torch.allclose(result, wanted[-1], rtol=1e-12, atol=1e-12)
             largest = max(float(grad.abs().max()) for grad in grads)
-            for one, other in zip(found, grads, strict=True):
-                assert other.any() or one is None or not one.any()
-                assert one is None or torch.allclose(one, other, rtol=0, atol=1e-12 * largest)
+            for ours, grad in zip(actual, grads, strict=True):
+                assert grad.any() or ours is None or not ours.any()
+                assert ours is None or torch.allclose(ours, grad, rtol=0, atol=1e-12 * largest)
 
 
-def program(**keys: object) -> Program:
+def program_of(**keys: object) -> Program:
     run = small(**keys)
     return Program(network_of(run), run.batch, run.seq_len, 1)
 
 
 def calls(depth: int, **keys: object) -> int:
-    return len(program(depth=depth, **keys).tape.calls)
+    return len(program_of(depth=depth, **keys).tape.calls)
 
 
 @pytest.mark.parametrize(("norm", "most"), [("ln", 42), ("rms", 48), ("none", 34)])
 def test_a_layer_takes_few_calls(norm: str, most: int) -> None:
-    """Each costs time to start: more of them are a slower step."""
+    """Each call has a fixed cost, so more calls make a step slower."""
     assert calls(3, norm=norm) - calls(2, norm=norm) <= most
 
 
-def test_the_backward_pass_needs_no_more_memory_for_more_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_of_the_backward_pass_does_not_grow_with_depth(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[int] = []
     finish = Tape.finish
 
@@ -252,30 +251,30 @@ def test_the_backward_pass_needs_no_more_memory_for_more_layers(monkeypatch: pyt
 
     monkeypatch.setattr(Tape, "finish", counted)
     for depth in (2, 4, 8):
-        program(depth=depth)
+        program_of(depth=depth)
     assert len(set(taken)) == 1, taken
 
 
-def test_a_program_reads_parameters_where_they_are() -> None:
+def test_a_program_reads_parameters_in_place() -> None:
     run: RunConfig = small()
     network = network_of(run)
-    made = Program(network, run.batch, run.seq_len, 1)
-    made.tape.run()
-    before = made.loss.item()
+    program = Program(network, run.batch, run.seq_len, 1)
+    program.tape.run()
+    before = program.loss.item()
     with torch.no_grad():
         network.head.weight.mul_(3.0)
-    made.tape.run()
-    assert made.loss.item() != before
+    program.tape.run()
+    assert program.loss.item() != before
 
 
 @pytest.mark.parametrize("keys", [{}, {"norm": "bn", "position": "hybrid", "qk_norm": "full"}], ids=str)
-def test_a_programs_memory_goes_with_it(keys: dict[str, object]) -> None:
-    """At once: nothing tells Python's search for circles how much memory hangs on this one."""
-    made = program(**keys)
-    arena = weakref.ref(made.tape.arena)
+def test_the_memory_of_a_program_is_freed_with_it(keys: dict[str, object]) -> None:
+    """It must not wait for the garbage collector, which does not know how much memory a cycle holds."""
+    program = program_of(**keys)
+    arena = weakref.ref(program.tape.arena)
     gc.disable()
     try:
-        del made
+        del program
         assert arena() is None
     finally:
         gc.enable()

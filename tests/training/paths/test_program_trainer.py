@@ -1,4 +1,4 @@
-"""Training by a program and by autograd: the same losses and deaths to rounding, and which of them a run takes."""
+"""Training by a program and by autograd: equal up to rounding, and which of them a run uses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROGRAMS = {ExecutionPath.TAPE: Program, ExecutionPath.COMPILED: CompiledProgram
 
 @pytest.fixture(params=PROGRAMS, autouse=True)
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ExecutionPath:
-    """Every test by the tape, and by compiled kernels where there is a compiler."""
+    """Run every test by the tape, and by compiled kernels if there is a compiler."""
     if request.param is ExecutionPath.COMPILED and choice.fastest().path is not request.param:
         pytest.skip(choice.fastest().why)
     monkeypatch.setenv(VARIABLE, request.param)
@@ -34,13 +34,13 @@ def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Exe
 
 
 def forbid_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program fails the test."""
+    """Fail the test if a program is created."""
     for kind in PROGRAMS.values():
         monkeypatch.setattr(f"normexp.training.trainer.{kind.__name__}", refuse)
 
 
 def refuse(*_: object) -> NoReturn:
-    raise AssertionError("a program was made")
+    raise AssertionError("a program was created")
 
 
 def training(run: RunConfig, *, autograd: bool) -> tuple[list[float], Death | None]:
@@ -67,17 +67,17 @@ TRAINED = (
 class TestBothPaths:
     @pytest.mark.parametrize("keys", TRAINED, ids=str)
     def test_have_the_same_losses_over_50_steps(self, keys: dict[str, object]) -> None:
-        """A difference of 1e-7 a step grows with the steps; Adam makes whole updates even of gradients near rounding.
+        """A difference of 1e-7 per step grows with the steps; Adam makes full updates even for tiny gradients.
 
-        A tenth of that would show a fault: other gradients part the losses in their second or third digit.
+        The tolerance is strict enough: wrong gradients change the losses in their second or third digit.
         """
         run = small(**{"depth": 3, "width": 16, "batch": 8, "steps": 50, "eval_every": 50, "lr": 3e-3, **keys})
-        (found, death), (wanted, _) = training(run, autograd=False), training(run, autograd=True)
+        (losses, death), (wanted, _) = training(run, autograd=False), training(run, autograd=True)
         assert death is None
-        assert len(found) == 50
+        assert len(losses) == 50
         assert wanted[-1] < wanted[0]
-        assert found == pytest.approx(wanted, rel=1e-4)
-        assert found != wanted  # they are two paths
+        assert losses == pytest.approx(wanted, rel=1e-4)
+        assert losses != wanted  # the paths differ
 
     def test_have_the_same_first_step(self) -> None:
         run = small(norm="bn", depth=3)
@@ -86,10 +86,10 @@ class TestBothPaths:
         (loss, norm), (wanted, wanted_norm) = (trainer.gradients(batch) for trainer in trainers)
         assert loss == pytest.approx(wanted, rel=FLOAT32_TOLERANCE)
         assert norm == pytest.approx(wanted_norm, rel=FLOAT32_TOLERANCE)
-        one, other = (trainer.flat.grads for trainer in trainers)
-        assert (one - other).abs().max() <= FLOAT32_TOLERANCE * other.abs().max()
-        for (name, found), (_, expected) in zip(*(t.network.named_buffers() for t in trainers), strict=True):
-            assert torch.allclose(found, expected, rtol=1e-5, atol=1e-7), name
+        ours, theirs = (trainer.flat.grads for trainer in trainers)
+        assert (ours - theirs).abs().max() <= FLOAT32_TOLERANCE * theirs.abs().max()
+        for (name, buffer), (_, expected) in zip(*(t.network.named_buffers() for t in trainers), strict=True):
+            assert torch.allclose(buffer, expected, rtol=1e-5, atol=1e-7), name
 
     @pytest.mark.parametrize(
         "keys",
@@ -103,37 +103,38 @@ class TestBothPaths:
         ],
         ids=str,
     )
-    def test_die_alike(self, keys: dict[str, object]) -> None:
+    def test_become_non_finite_at_the_same_place(self, keys: dict[str, object]) -> None:
         run = small(**{"norm": "none", "depth": 3, "batch": 8, "steps": 10, "eval_every": 5, **keys})
-        (_, found), (_, wanted) = training(run, autograd=False), training(run, autograd=True)
-        assert found is not None
+        (_, death), (_, wanted) = training(run, autograd=False), training(run, autograd=True)
+        assert death is not None
         assert wanted is not None
-        assert (found.step, found.kind, found.where) == (wanted.step, wanted.kind, wanted.where)
+        assert (death.step, death.kind, death.where) == (wanted.step, wanted.kind, wanted.where)
 
-    def test_batches_of_several_shapes_have_a_program_each(self) -> None:
+    def test_each_shape_of_batches_has_a_program(self) -> None:
         run = small()
-        one, other = Trainer(run), Trainer(run, autograd=True)
-        batches = [next(one.task.batches(0, size)) for size in (3, 5, 3)]
+        trainer, autograd = Trainer(run), Trainer(run, autograd=True)
+        batches = [next(trainer.task.batches(0, size)) for size in (3, 5, 3)]
         batches.append(Batch(batches[0].inputs_nt[:, :3], batches[0].targets_nt[:, :3]))
         for batch in batches:
-            assert one.gradients(batch) == pytest.approx(other.gradients(batch), rel=FLOAT32_TOLERANCE)
-            assert (one.flat.grads - other.flat.grads).abs().max() <= FLOAT32_TOLERANCE * other.flat.grads.abs().max()
+            assert trainer.gradients(batch) == pytest.approx(autograd.gradients(batch), rel=FLOAT32_TOLERANCE)
+            gap = (trainer.flat.grads - autograd.flat.grads).abs().max()
+            assert gap <= FLOAT32_TOLERANCE * autograd.flat.grads.abs().max()
 
 
-class TestWhoTakesWhich:
+class TestWhichPathIsUsed:
     @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-    def test_16_bits_take_autograd(self, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_16_bits_use_autograd(self, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
         forbid_programs(monkeypatch)
         run = small(dtype=dtype)
         assert steps(run, 2) == steps(run, 2, autograd=True)
 
-    def test_plain_takes_autograd(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_autograd_can_be_requested(self, monkeypatch: pytest.MonkeyPatch) -> None:
         forbid_programs(monkeypatch)
         assert len(steps(small(), 2, autograd=True)) == 2
-        with pytest.raises(AssertionError, match="a program was made"):
+        with pytest.raises(AssertionError, match="program"):
             steps(small(), 1)
 
-    def test_a_torch_on_which_programs_fail_takes_autograd(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_autograd_is_used_if_programs_do_not_work(self, monkeypatch: pytest.MonkeyPatch) -> None:
         expected = steps(small(), 3, autograd=True)
         assert steps(small(), 3) != expected
         monkeypatch.delenv(VARIABLE)
@@ -145,10 +146,10 @@ class TestWhoTakesWhich:
 
 
 def overflowing(norm: str) -> Trainer:
-    """Two tokens, of which the first would look at the second, were it let to, with a logit past float32.
+    """Return a trainer with two tokens; the masked logit from the first to the second exceeds float32.
 
-    Queries are features 0 to 7, large at the first position, keys 8 to 15, large at the second; nothing else is. The
-    stream's squares do not overflow.
+    Queries are features 0 to 7, large at the first position; keys are features 8 to 15, large at the second. The
+    squares of the residual stream do not overflow.
     """
     run = RunConfig(
         depth=1, norm=norm, position="post", heads=1, width=16, hidden=4, vocab=4, seq_len=2, order=1, batch=2
@@ -167,39 +168,37 @@ def overflowing(norm: str) -> Trainer:
     return trainer
 
 
-def assert_same(path: ExecutionPath, found: tuple[list[float], object], wanted: tuple[list[float], object]) -> None:
-    """The compiled optimizer rounds in its own order, even after gradients by autograd."""
-    assert found[1] is wanted[1] is None
-    assert found[0] == (wanted[0] if path is ExecutionPath.TAPE else pytest.approx(wanted[0], rel=1e-6))
+def assert_same(path: ExecutionPath, actual: tuple[list[float], object], wanted: tuple[list[float], object]) -> None:
+    """The compiled optimizer rounds differently, even after gradients by autograd."""
+    assert actual[1] is wanted[1] is None
+    assert actual[0] == (wanted[0] if path is ExecutionPath.TAPE else pytest.approx(wanted[0], rel=1e-6))
 
 
-class TestWhatTheProgramFindsNonFinite:
-    """A masked pair whose logit overflows: infinity less infinity in a program, and nothing to autograd's kernel."""
+class TestNonFiniteResultsOfAProgram:
+    """A masked pair with an overflowing logit: infinity minus infinity in a program, ignored by autograd's kernel."""
 
     @pytest.mark.parametrize("norm", ["none", "ln", "bn"])
-    def test_is_left_to_autograd(self, norm: str) -> None:
+    def test_are_recomputed_by_autograd(self, norm: str) -> None:
         trainer, autograd = overflowing(norm), overflowing(norm)
         autograd._by_program = False
         batch = next(trainer.task.batches(0, 2))
         alone = overflowing(norm)
         assert math.isnan(Program(alone.network, 2, 2, alone.task.first)(batch))
-        found, wanted = trainer.step(1, batch), autograd.step(1, batch)
+        step, wanted = trainer.step(1, batch), autograd.step(1, batch)
         assert wanted.bad is None
-        assert found == wanted
+        assert step == wanted
         assert torch.equal(trainer.flat.values, autograd.flat.values)
-        for (name, one), (_, other) in zip(
-            trainer.network.named_buffers(), autograd.network.named_buffers(), strict=True
-        ):
-            assert torch.equal(one, other), name
-        assert all(one.isfinite().all() for one in trainer.network.buffers())
+        for buffer, expected in zip(trainer.network.buffers(), autograd.network.buffers(), strict=True):
+            assert torch.equal(buffer, expected)
+            assert buffer.isfinite().all()
 
-    def test_kills_no_run(self, path: ExecutionPath, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_end_no_run(self, path: ExecutionPath, monkeypatch: pytest.MonkeyPatch) -> None:
         run = small(norm="bn", steps=6, eval_every=3)
         expected = training(run, autograd=True)
         monkeypatch.setattr(Program, "__call__", lambda program, batch: math.nan)
         assert_same(path, training(run, autograd=False), expected)
 
-    def test_gradients_alone_suffice(self, path: ExecutionPath, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_include_gradients(self, path: ExecutionPath, monkeypatch: pytest.MonkeyPatch) -> None:
         run = small(norm="bn", steps=6, eval_every=3)
         expected = training(run, autograd=True)
         call = Program.__call__
@@ -213,7 +212,7 @@ class TestWhatTheProgramFindsNonFinite:
         assert_same(path, training(run, autograd=False), expected)
 
     @pytest.mark.parametrize(("parameter", "value"), [("embedding.weight", math.nan), ("head.weight", math.inf)])
-    def test_is_a_death_where_autograd_finds_it_too(self, parameter: str, value: float) -> None:
+    def test_end_the_run_if_autograd_agrees(self, parameter: str, value: float) -> None:
         deaths = []
         for autograd in (False, True):
             trainer = Trainer(small(), autograd=autograd)
@@ -227,19 +226,19 @@ class TestWhatTheProgramFindsNonFinite:
 
 
 class Drops(nn.Module):
-    """A user's norm that draws random numbers."""
+    """A plugin's norm that draws random numbers."""
 
     def forward(self, x: Tensor) -> Tensor:
         return nn.functional.dropout(x, 0.5)
 
 
-def test_random_numbers_of_a_users_norm_are_drawn_in_the_same_order() -> None:
-    found = []
+def test_random_numbers_of_a_plugins_norm_are_drawn_in_the_same_order() -> None:
+    losses = []
     for autograd in (False, True):
         trainer = Trainer(small(), autograd=autograd)
         for block in trainer.network.blocks.values():
             block.mixer.before = block.ffn.output = Drops()
         torch.manual_seed(3)
         batches = trainer.task.batches(0, 3)
-        found.append([trainer.gradients(next(batches)) for _ in range(3)])
-    assert [pair[0] for pair in found[0]] == pytest.approx([pair[0] for pair in found[1]], rel=1e-5)
+        losses.append([trainer.gradients(next(batches))[0] for _ in range(3)])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
