@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from normexp.commands import probe as command
 from normexp.commands.app import app
-from normexp.commands.probe import MOST, read
+from normexp.commands.probe import MOST_NETWORKS, read
 from normexp.config.run import KEYS, RunConfig
 from normexp.errors import UserError
 from normexp.storage.store import WEIGHTS, Store
@@ -118,7 +118,7 @@ class TestTheTables:
         (["name=x"], "a probe has no name: leave it out"),
         (["seed=1", "--seeds", "2"], "seed is given beside --seeds: keep one"),
         (["width=30"], "4 does not divide width 30"),
-        (["lr={range: [1, 200, 1]}"], f"600 networks, seeds included, are more than {MOST}"),
+        (["lr={range: [1, 200, 1]}"], f"600 networks, seeds included, are more than {MOST_NETWORKS}"),
         (["depth=1", "--quantity", "leak", *TINY], "none of these networks has it; they have rms, mean_square"),
         (["depth=1", "--plugin", "no.py"], "no.py"),
         (["--after", "nothing"], "no such folder"),
