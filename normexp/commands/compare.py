@@ -66,7 +66,7 @@ def _find(name: str, out: Path) -> Side | RunRecord:
             for warning in store.warnings:
                 warn(warning)
             return side(folder.resolve().name, str(folder), plan, records)
-    store, record = index.find(out, name, sought="sweep or run of that name")
+    store, record = index.find(out, name, sought="sweep or run with this name")
     for warning in store.warnings:
         warn(warning)
     return record
