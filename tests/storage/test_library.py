@@ -26,14 +26,14 @@ def out(tmp_path: Path) -> Path:
 
 
 def test_shelves_count_what_has_ended_and_how(out: Path) -> None:
-    one, two = index.shelves(out)
+    one, two = index.statuses(out)
     assert (one.folder, one.ended, one.runs, one.told) == ("one", 2, 2, "1 learned, 1 nonfinite")
     assert (two.folder, two.ended, two.runs, two.told) == ("two", 1, 2, "1 learned")
 
 
 def test_a_broken_manifest_costs_its_own_line_and_is_told(out: Path) -> None:
     (out / "one" / "manifest.json").write_text("{")
-    one, two = index.shelves(out)
+    one, two = index.statuses(out)
     assert one.told.startswith("cannot be read: ")
     assert "manifest.json" in one.told
     assert two.ended == 1
@@ -42,16 +42,16 @@ def test_a_broken_manifest_costs_its_own_line_and_is_told(out: Path) -> None:
 def test_a_sweep_of_a_plugin_that_is_not_given_needs_it(out: Path) -> None:
     manifest = out / "two" / "manifest.json"
     manifest.write_text(manifest.read_text("utf-8").replace('"norm": "rms"', '"norm": "l9"'), "utf-8")
-    assert index.shelves(out)[1].told.startswith("cannot be read: ")
+    assert index.statuses(out)[1].told.startswith("cannot be read: ")
     kept = out / "two" / "plugins" / f"{plugins.digest(b'x = 1')}.py"
     kept.parent.mkdir()
     kept.write_text("x = 1")
-    shelf = index.shelves(out)[1]
+    shelf = index.statuses(out)[1]
     assert (shelf.ended, shelf.runs, shelf.told) == (1, None, f"needs --plugin {kept}")
 
 
 def test_no_folder_is_no_sweeps(tmp_path: Path) -> None:
-    assert index.shelves(tmp_path / "none") == []
+    assert index.statuses(tmp_path / "none") == []
 
 
 def test_a_run_is_found_by_its_id_or_a_part(out: Path) -> None:
