@@ -77,7 +77,11 @@ def detail(verdict: Verdict, commands: Sequence[str], folder: Path) -> Renderabl
     count = len(verdict.findings)
     for number, finding in enumerate(verdict.findings, start=1):
         repeated = claim.kind is Kind.COMPUTE and count > 1
-        name = f"Repetition {number} of {count}" if repeated else (claim.kind is Kind.SWEEP and finding.setting) or "Result"
+        name = (
+            f"Repetition {number} of {count}"
+            if repeated
+            else (claim.kind is Kind.SWEEP and finding.setting) or "Result"
+        )
         parts.append(Encodable(f"{name}: {_result(finding, claim.kind)}. {finding.sentence}."))
     if claim.note:
         parts.append(Encodable(f"Note: {claim.note}."))
