@@ -1,4 +1,4 @@
-"""Runs on a dask cluster: what is lost with a worker, the scheduler or the driver, and what is refused."""
+"""Runs on a dask cluster: loss of a worker, the scheduler or the driver, and refused workers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ name: small
 base: {depth: 1, width: 8, hidden: 8, heads: 2, vocab: 8, seq_len: 4, order: 1, eval_every: 500}
 zip: [{seed: [0, 1, 2, 3], steps: [100000000, 500, 400, 300]}]
 """
-"""One run is started first, and would go on for hours: it is in flight whenever the others have ended."""
+"""The first run would take hours, so it is in flight when the others have ended."""
 SHORT = ("--only", "steps=500,400,300")
 
 
@@ -77,7 +77,7 @@ def table(folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The table of the same sweep in processes, without the run that does not end."""
+    """Return the table of the same sweep in processes, without the endless run."""
     folder = tmp_path_factory.mktemp("undisturbed")
     (folder / "small.yaml").write_text(SWEEP)
     command = [sys.executable, "-m", "normexp", "sweep", "small.yaml", *SHORT]
@@ -209,7 +209,7 @@ def test_ctrl_c_ends_a_cluster_of_this_process(tmp_path: Path, two: Cluster) -> 
 def test_a_worker_of_another_version_is_refused_at_once_and_when_it_comes_later(tmp_path: Path) -> None:
     (tmp_path / "other.py").write_text("import normexp\nnormexp.__version__ = '9.9'\n")
     (tmp_path / "without.py").write_text("import sys\nsys.modules['normexp'] = None\n")
-    told = f"normexp 9.9 (here {workers.versions()['normexp']}): install the same there as here"
+    difference = f"normexp 9.9 (here {workers.versions()['normexp']})"
     with cluster(tmp_path, workers=1) as running:
         running.wait_for_workers(1)
         events = dask(
@@ -219,7 +219,7 @@ def test_a_worker_of_another_version_is_refused_at_once_and_when_it_comes_later(
         running.add_worker("--preload", str(tmp_path / "other.py"))
         with pytest.raises(ClusterError) as caught:
             list(events)
-        assert list(caught.value.complaints) == [f"a worker that has joined has {told}"]
+        assert [difference in complaint for complaint in caught.value.complaints] == [True]
         with pytest.raises(UserError, match=r"has normexp 9\.9") as refused:
             next(dask([tiny(0)], jobs=1, work=workloads.quick, scheduler=running.address))
         assert not isinstance(refused.value, ClusterError)
@@ -227,11 +227,11 @@ def test_a_worker_of_another_version_is_refused_at_once_and_when_it_comes_later(
         running.wait_for_workers(1)
         running.add_worker("--preload", str(tmp_path / "without.py"))
         running.wait_for_workers(2)
-        with pytest.raises(UserError, match=r"the worker tcp://.* has no normexp that answers"):
+        with pytest.raises(UserError, match=r"^the worker tcp://"):
             next(dask([tiny(0)], jobs=1, work=workloads.quick, scheduler=running.address))
     with (
         cluster(tmp_path, 0, "--preload", str(tmp_path / "without.py")) as running,
-        pytest.raises(UserError, match="the scheduler has no normexp that answers"),
+        pytest.raises(UserError, match=r"^the scheduler "),
     ):
         next(dask([tiny(0)], jobs=1, work=workloads.quick, scheduler=running.address))
 

@@ -1,4 +1,4 @@
-"""What an executor of processes promises besides: nothing that a worker does hurts another, and no worker stays."""
+"""The executor of processes: workers do not affect each other, and none is left behind."""
 
 from __future__ import annotations
 

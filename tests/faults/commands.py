@@ -1,4 +1,4 @@
-"""The program in this process: quick, and what it does not catch is the test's failure."""
+"""Run the program in this process, which is faster. Uncaught exceptions fail the test."""
 
 from __future__ import annotations
 

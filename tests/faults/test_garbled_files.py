@@ -1,4 +1,4 @@
-"""A file of results/ cut, emptied, garbled, replaced: no traceback, no good run lost, and the file is named."""
+"""Damaged and replaced files of results/ are named, give no traceback, and cost no undamaged run."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def rows(folder: Path) -> dict[str, str]:
 
 
 def check(kind: str, damage: str, folder: Path) -> None:
-    """Every command on a sweep one of whose files is damaged; then the sweep itself, which mends it."""
+    """Run every command on a sweep with a damaged file, then the sweep itself, which repairs it."""
     two = folder / "results" / TWO
     ids = sorted(os.listdir(two / "runs"))
     bad = next(run_id for run_id in ids if (two / "runs" / run_id / "death.csv").exists())
@@ -103,11 +103,11 @@ def check(kind: str, damage: str, folder: Path) -> None:
             assert any(names(line, path, bad, good) for line in warned), (told, ended.err)
         elif ended.code == 1:
             assert name == "repro", (told, name, ended)
-            assert "differs first" in ended.out, (told, ended)
+            assert "first difference at step" in ended.out, (told, ended)
     ended = program(*arguments(folder, TWO), cwd=folder)
     if ended.code:
         assert str(path) in ended.err, (told, ended.err)
-        assert "remove" in ended.err or "in its place" in ended.err, (told, ended.err)
+        assert "remove" in ended.err or "replace" in ended.err, (told, ended.err)
         assert not ended.out, (told, "before the first run")
         _remove(path)
         ended = program(*arguments(folder, TWO), cwd=folder)
@@ -120,7 +120,7 @@ def check(kind: str, damage: str, folder: Path) -> None:
 
 
 def reading(derived: bool, folder: Path, bad: str, good: str) -> list[tuple[str, ...]]:
-    """The commands that read a sweep: of files that are `derived`, few read any."""
+    """Return the commands that read a sweep. Few of them read `derived` files."""
     two, out = str(folder / "results" / TWO), ("--out", str(folder / "results"))
     few = [("list", *out), ("report", two), ("explain", bad, *out)]
     more = [
@@ -175,7 +175,7 @@ def test_some_damage_to_some_files(kind: str, damage: str, undisturbed: Path, tm
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_damage_to_any_file(kind: str, undisturbed: Path, tmp_path: Path) -> None:
-    """Every damage to the files that nothing makes again, every fourth to each of the others."""
+    """Every kind of damage to the files that cannot be rebuilt, every fourth kind to the others."""
     some = list(DAMAGES)[KINDS.index(kind) % 4 :: 4]
     for damage in DAMAGES if kind in ("manifest.json", "run.json", "curve.csv") else some:
         folder = copied(undisturbed, tmp_path / "folder")

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 import records as made
+from commandline import invoke
 from sharded import SHARDS, files, filled, joined, record, twelve_runs
-from typer.testing import CliRunner
 
-from normexp.commands.app import app
 from normexp.config import grid
 from normexp.config.plan import Plan, of_run
 from normexp.config.run import RunConfig
@@ -194,8 +193,7 @@ def test_an_interrupted_merge_goes_on(shards: list[Store], monkeypatch: pytest.M
 def test_the_command(tmp_path: Path, shards: list[Store], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names = [store.folder.name for store in shards]
-    told = CliRunner().invoke(app, ["merge", *names])
-    assert told.exit_code == 0, told.output
-    assert "made_up: 12 runs copied, 0 there already" in told.output
-    assert CliRunner().invoke(app, ["merge", names[0], "--out", "elsewhere"]).exit_code == 1
+    done = invoke("merge", *names)
+    assert (done.code, "made_up: 12 runs copied, 0 " in done.out) == (0, True), done
+    assert invoke("merge", names[0], "--out", "elsewhere").code == 1
     assert of_run(next(iter(shards[0].ended())), 3) == SHARDS[0]

@@ -1,4 +1,4 @@
-"""How long a sweep will take, by a sample of it: on simulated clocks, and with real workers."""
+"""Estimates of a sweep's time from a sample, on simulated clocks and with real workers."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class TestSeconds:
 
     def test_a_sweep_of_which_nothing_is_stored_is_sampled(self, machine: Machine) -> None:
         seconds, basis = sampling.seconds(TODO, [], self.OPTIONS, {})
-        assert basis == "measured now by 4 short runs"
+        assert "4 short runs" in basis
         runs = 8.0 * sum(map(time_left.work, TODO)) + len(TODO)
         assert runs / 2 <= seconds <= runs / 2 + 3.0 + 8.0 * time_left.ASSUMED_END_SECONDS + 1e-6
 
@@ -121,7 +121,7 @@ class TestSeconds:
 
     def test_stored_runs_of_every_mixer_are_enough(self, machine: Machine) -> None:
         stored = [machine.record(replace(TODO[0], mixer="attention"))]
-        assert sampling.seconds(TODO, stored, self.OPTIONS, {})[1] == "by stored runs"
+        assert sampling.seconds(TODO, stored, self.OPTIONS, {})[1] == "based on stored runs"
         assert machine.made == []
         linear = [replace(run, mixer="linear") for run in TODO]
         assert "short runs" in sampling.seconds([*TODO, *linear], stored, self.OPTIONS, {})[1]
@@ -143,5 +143,5 @@ def test_a_real_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "RUN_SECONDS", 0.05)
     todo = [RunConfig(depth=2, steps=100_000, seed=seed) for seed in (0, 1)]
     seconds, basis = sampling.seconds(todo, [], Options(out=Path("results"), jobs=2), check_tasks(todo))
-    assert basis == "measured now by 2 short runs"
+    assert "2 short runs" in basis
     assert seconds > 1

@@ -117,7 +117,7 @@ def test_as_many_runs_at_a_time_as_there_are_processors_unless_told_otherwise(
 
 
 def test_no_runs_at_a_time_are_refused_before_anything_is_written(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="jobs: 0 runs at a time"):
+    with pytest.raises(UserError, match="jobs: 0"):
         run_sweep(plan(), Options(out=tmp_path, jobs=0, executor="inline"), Silent())
     assert not list(tmp_path.iterdir())
 
@@ -163,7 +163,7 @@ def test_a_task_beyond_memory_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_timeout_inline_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"^timeout: .* use executor processes"):
+    with pytest.raises(UserError, match=r"^timeout: "):
         sweep(tmp_path, plan(), timeout_seconds=3.0)
     assert not list(tmp_path.iterdir())
 

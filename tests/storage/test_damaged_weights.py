@@ -42,7 +42,7 @@ def test_a_config_of_a_giant_is_refused_by_a_short_file() -> None:
         ({"normexp_config": "[" * 100_000}, "config: "),
     ],
 )
-def test_metadata_that_cannot_be_used_are_told(metadata: dict[str, str], said: str) -> None:
+def test_invalid_metadata_is_refused(metadata: dict[str, str], said: str) -> None:
     whole = {"normexp_config": json.dumps(CONFIG.to_dict()), "normexp_format": "1"}
     with pytest.raises(UserError) as fault:
         read(save(dict(TENSORS), whole | metadata))
@@ -66,14 +66,14 @@ def test_metadata_that_cannot_be_used_are_told(metadata: dict[str, str], said: s
         (with_header(b'{"__metadata__": []}'), "does not say what network it is of"),
     ],
 )
-def test_what_is_no_file_of_weights_is_refused(data: bytes, said: str) -> None:
+def test_invalid_weights_are_refused(data: bytes, said: str) -> None:
     with pytest.raises(UserError) as fault:
         read(data)
     assert said in str(fault.value)
 
 
 class Bomb:
-    """Makes a file when it is unpickled."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -92,7 +92,7 @@ def test_pickles_are_refused_and_never_run(tmp_path: Path, name: str) -> None:
     made = tmp_path / "made"
     for dump in (torch.save, lambda bomb, path: path.write_bytes(pickle.dumps(bomb))):
         dump(Bomb(made), tmp_path / name)
-        with pytest.raises(UserError, match=r"write .* state dict with safetensors\.torch\.save_file"):
+        with pytest.raises(UserError, match=r"safetensors\.torch\.save_file"):
             open_file(tmp_path / name)
         assert not made.exists()
         pickle.loads(pickle.dumps(Bomb(made)))
@@ -120,7 +120,7 @@ def complaints(data: bytes) -> list[str]:
 
 @given(st.lists(st.tuples(st.one_of(st.integers(0, 200), st.integers(0, HEADER)), st.integers(1, 255)), min_size=1))
 @settings(deadline=None, max_examples=300)
-def test_flipped_bytes_of_the_header_are_told_or_change_nothing_but_keys(flips: list[tuple[int, int]]) -> None:
+def test_flipped_bytes_of_the_header_are_reported_or_change_only_keys(flips: list[tuple[int, int]]) -> None:
     data = bytearray(DATA)
     for at, flip in flips:
         data[at] ^= flip
@@ -133,7 +133,7 @@ def test_flipped_bytes_of_the_header_are_told_or_change_nothing_but_keys(flips: 
 
 @given(st.integers(HEADER, len(DATA) - 1), st.integers(1, 255))
 @settings(deadline=None, max_examples=30)
-def test_flipped_bytes_of_a_tensor_are_other_numbers(at: int, flip: int) -> None:
+def test_flipped_bytes_of_a_tensor_are_not_noticed(at: int, flip: int) -> None:
     data = bytearray(DATA)
     data[at] ^= flip
     assert read(bytes(data))[0] == CONFIG

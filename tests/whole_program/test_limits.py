@@ -1,4 +1,4 @@
-"""What large sweeps cost: nothing is read, drawn or kept more often than need be, and memory stays bounded."""
+"""The cost of large sweeps: records are read once, figures are drawn once, and memory is bounded."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import records as made
 from rich.console import Console
+from tinysweeps import Silent
 
 from normexp.config import grid, sweep_file
-from normexp.config.run import RunConfig
-from normexp.execution.events import Event
 from normexp.records.record import RunRecord
 from normexp.runner.run_selection import Options
 from normexp.runner.sweep import run_sweep
@@ -32,22 +30,8 @@ GIB = 2**20
 """In KiB, as ru_maxrss counts on Linux."""
 
 
-class Listener:
-    """Remembers events."""
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-
-    def begin(self, todo: Sequence[RunConfig], *, done: int, failed: int, reused: int) -> None: ...
-
-    def event(self, event: Event) -> None:
-        self.events.append(event)
-
-    def end(self) -> None: ...
-
-
 def stored(folder: Path, runs: int) -> Store:
-    """A folder with so many made-up runs, all done, and its config beside it."""
+    """Store made-up runs that are all done, with their config beside them."""
     asked = folder / "stored.yaml"
     asked.write_text(STORED.format(last=runs // 10 - 1))
     plan = grid.plan(sweep_file.load(asked, ()))
@@ -70,14 +54,12 @@ def stored(folder: Path, runs: int) -> Store:
     return store
 
 
-def resume(store: Store) -> Listener:
-    listener = Listener()
+def resume(store: Store) -> None:
     options = Options(out=store.folder.parent, jobs=1, executor="inline")
-    run_sweep(grid.plan(sweep_file.load(store.folder.parent.parent / "stored.yaml", ())), options, listener)
-    return listener
+    run_sweep(grid.plan(sweep_file.load(store.folder.parent.parent / "stored.yaml", ())), options, Silent())
 
 
-def test_with_nothing_to_do_each_record_is_read_once_and_figures_stay_while_they_are_of_the_same_tables(
+def test_without_work_each_record_is_read_once_and_figures_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[int] = []
@@ -125,7 +107,7 @@ def test_curves_of_ended_runs_are_not_kept_in_memory(tmp_path: Path, monkeypatch
 
 
 def spent(*words: str | Path, cwd: Path) -> tuple[float, int]:
-    """Processor seconds and peak KiB of a command that ends well."""
+    """Return processor seconds and peak KiB of a successful command."""
     command = [sys.executable, "-m", "normexp", *map(str, words)]
     process = subprocess.Popen(command, cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
