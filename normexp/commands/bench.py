@@ -138,10 +138,10 @@ def read_model(texts: Sequence[str]) -> tuple[dict[str, RunConfig], str]:
     from normexp.config.yaml_file import Notes
 
     notes = Notes()
-    values, given = one_network(read_overrides(texts, notes), notes, several="norm")
+    values, chosen = one_network(read_overrides(texts, notes), notes, several="norm")
     notes.fail_if_any()
     reference, *_, without = STEP_NORMS
-    between = [norm for norm in map(str, given or STEP_NORMS) if norm != without]
+    between = [norm for norm in map(str, chosen or STEP_NORMS) if norm != without]
     norms = [*dict.fromkeys([reference, *between]), without]
     try:
         configs = {norm: RunConfig(**{**values, "norm": norm}) for norm in norms}  # type: ignore[arg-type]

@@ -25,7 +25,7 @@ def command(out: common.Out = common.OUT, json: common.Json = False, plugin: com
         elsewhere = {"packed": [path.name for path in packed], "more_in": [str(path) for path in below]}
         show_json({"schema": 1, "out": str(out), "sweeps": sweeps, **elsewhere})
         return
-    rows = [(s.folder, f"{s.ended}/{'?' if s.runs is None else s.runs}", s.told) for s in statuses]
+    rows = [(s.folder, f"{s.ended}/{'?' if s.runs is None else s.runs}", s.summary) for s in statuses]
     if rows:
         show(ResponsiveTable(TextTable(title="", header=("sweep", "ended", "results"), rows=tuple(rows))))
     elif not packed and not below:

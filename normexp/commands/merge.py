@@ -33,6 +33,6 @@ def command(
     if merged.report is not None:
         show(console.console(merged.report))
     show(f"{merged.store.folder}: {plural(merged.copied, 'run')} copied, {merged.kept} already there")
-    for line in merged.told:
+    for line in merged.messages:
         say(line)
     raise typer.Exit(merged.exit_code)

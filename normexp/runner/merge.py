@@ -30,7 +30,7 @@ Sources = Mapping[Store, Plan]
 class Merged:
     """The result of a merge: the numbers of runs `copied` into the `store` and `kept` there.
 
-    `report` is None if the merge was stopped. `told` has the reason for that, or names the missing runs.
+    `report` is None if the merge was stopped. `messages` has the reason for that, or names the missing runs.
     """
 
     store: Store
@@ -38,7 +38,7 @@ class Merged:
     copied: int
     kept: int
     exit_code: int
-    told: Sequence[str]
+    messages: Sequence[str]
     warnings: Sequence[str]
 
 
@@ -100,7 +100,9 @@ def _join(target: Store, sources: Sources, copies_by_run: Mapping[str, list[Copy
             copied=copied,
             kept=kept,
             exit_code=fault.exit_code if isinstance(fault, Stopped) else EXIT_RUNS_FAILED,
-            told=[f"{why}: {copied + kept} of {plural(len(copies_by_run), 'run')} merged; the same command continues"],
+            messages=[
+                f"{why}: {copied + kept} of {plural(len(copies_by_run), 'run')} merged; the same command continues"
+            ],
             warnings=warnings,
         )
     missing = shards.missing(merged_report.plan, merged_report.records, list(sources.values()))
@@ -110,7 +112,7 @@ def _join(target: Store, sources: Sources, copies_by_run: Mapping[str, list[Copy
         copied=copied,
         kept=kept,
         exit_code=EXIT_RUNS_FAILED if missing else merged_report.exit_code,
-        told=missing,
+        messages=missing,
         warnings=warnings,
     )
 

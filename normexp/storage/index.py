@@ -39,7 +39,7 @@ class SweepStatus:
     plugins: Sequence[str] = ()
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """The results as text, most frequent first, or the missing plugins or the fault."""
         if self.plugins:
             return f"needs {' '.join(f'--plugin {path}' for path in self.plugins)}"

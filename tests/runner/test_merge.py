@@ -53,7 +53,7 @@ def test_merged_shards_of_real_runs_give_the_bytes_of_the_sweep_done_in_one_go(t
     for shard in SHARDS:
         run_sweep(whole.part(shard), Options(out=many, jobs=1, executor="inline"), Silent())
     merged = joined([Store(many / shard.folder("tiny")) for shard in reversed(SHARDS)])
-    assert (merged.exit_code, merged.copied, merged.told) == (0, 8, [])
+    assert (merged.exit_code, merged.copied, merged.messages) == (0, 8, [])
     assert merged.store.folder == many / "tiny"
     assert one.report.runs["outcome"].nunique() > 1
     for name in TABLES:
@@ -77,7 +77,7 @@ def test_a_missing_shard_and_one_that_has_not_ended_are_named_with_what_makes_th
     merged = joined(shards[:2])
     lost = len(shards[2].ended())
     assert merged.exit_code == 1
-    assert merged.told == [
+    assert merged.messages == [
         f"{lost + 1} of 12 runs are missing:",
         "  shard 1 of 3 has not ended (1 run): "
         "`normexp sweep 'configs/a b.yaml' --jobs 2 --shard 1/3` makes what it lacks",
@@ -87,7 +87,7 @@ def test_a_missing_shard_and_one_that_has_not_ended_are_named_with_what_makes_th
     ]
     rest = joined(shards[2:])
     assert rest.copied == lost
-    assert rest.told[0] == "1 of 12 runs is missing:"
+    assert rest.messages[0] == "1 of 12 runs is missing:"
 
 
 def test_folders_that_are_no_shards_are_joined_and_what_is_missing_is_told_by_its_id(
@@ -100,7 +100,7 @@ def test_folders_that_are_no_shards_are_joined_and_what_is_missing_is_told_by_it
             shutil.rmtree(store.folder / "runs" / run_id)
     merged = joined([one, other], tmp_path / "c")
     assert (merged.copied, merged.exit_code) == (11, 1)
-    assert merged.told == [
+    assert merged.messages == [
         f"1 of 12 runs is missing: {ids[5]}: `normexp sweep 'configs/a b.yaml' --jobs 2` makes them; then merge again"
     ]
 
@@ -156,7 +156,7 @@ def test_damaged_runs_are_told_and_left_out(tmp_path: Path, shards: list[Store])
     assert f"{garbled}/run.json cannot be used" in told
     assert f"{cut}/curve.csv: line 1 is not" in told
     assert f"{linked}/log.txt is a symbolic link" in told
-    assert merged.told[0] == "3 of 12 runs are missing:"
+    assert merged.messages[0] == "3 of 12 runs are missing:"
     assert not any(b"secret" in content for content in files(merged.store.folder).values())
 
 
@@ -183,7 +183,7 @@ def test_an_interrupted_merge_goes_on(shards: list[Store], monkeypatch: pytest.M
     monkeypatch.setattr(Store, "write", stops)
     merged = joined(shards)
     assert (merged.exit_code, merged.copied, merged.report) == (143, 5, None)
-    assert merged.told == ["stopped by SIGTERM: 5 of 12 runs merged; the same command continues"]
+    assert merged.messages == ["stopped by SIGTERM: 5 of 12 runs merged; the same command continues"]
     monkeypatch.undo()
     monkeypatch.setattr("normexp.report.report.write_figures", lambda store, report: None)
     again = joined(shards)

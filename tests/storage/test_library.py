@@ -27,26 +27,26 @@ def out(tmp_path: Path) -> Path:
 
 def test_statuses_count_results(out: Path) -> None:
     one, two = index.statuses(out)
-    assert (one.folder, one.ended, one.runs, one.told) == ("one", 2, 2, "1 learned, 1 nonfinite")
-    assert (two.folder, two.ended, two.runs, two.told) == ("two", 1, 2, "1 learned")
+    assert (one.folder, one.ended, one.runs, one.summary) == ("one", 2, 2, "1 learned, 1 nonfinite")
+    assert (two.folder, two.ended, two.runs, two.summary) == ("two", 1, 2, "1 learned")
 
 
 def test_a_broken_manifest_affects_only_its_sweep(out: Path) -> None:
     (out / "one" / "manifest.json").write_text("{")
     one, two = index.statuses(out)
-    assert "manifest.json" in one.told
+    assert "manifest.json" in one.summary
     assert two.ended == 1
 
 
 def test_a_sweep_names_the_plugin_that_it_needs(out: Path) -> None:
     manifest = out / "two" / "manifest.json"
     manifest.write_text(manifest.read_text("utf-8").replace('"norm": "rms"', '"norm": "l9"'), "utf-8")
-    assert "l9" in index.statuses(out)[1].told
+    assert "l9" in index.statuses(out)[1].summary
     kept = out / "two" / "plugins" / f"{plugins.digest(b'x = 1')}.py"
     kept.parent.mkdir()
     kept.write_text("x = 1")
     status = index.statuses(out)[1]
-    assert (status.ended, status.runs, status.told) == (1, None, f"needs --plugin {kept}")
+    assert (status.ended, status.runs, status.summary) == (1, None, f"needs --plugin {kept}")
 
 
 def test_a_missing_folder_has_no_sweeps(tmp_path: Path) -> None:
