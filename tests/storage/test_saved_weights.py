@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commandline import invoke
+import tinysweeps
+from commandline import TINY, invoke
+from tinysweeps import Silent
 
-from normexp.config import grid
 from normexp.config.plan import Plan
 from normexp.config.run import RunConfig
 from normexp.errors import UserError
+from normexp.execution.events import Finished
 from normexp.records.record import Outcome, Status
 from normexp.runner.run_selection import Options, Work, work_of
 from normexp.runner.sweep import Swept, run_sweep
@@ -23,50 +25,33 @@ from normexp.storage.store import Store
 from normexp.training.trainer import Trainer
 from normexp.training.weights import network_from
 
-TINY = {
-    "depth": 1,
-    "width": 8,
-    "hidden": 8,
-    "heads": 2,
-    "vocab": 8,
-    "batch": 4,
-    "steps": 3,
-    "eval_every": 2,
-    "order": 1,
-}
 WEIGHTS = "weights.safetensors"
+pytestmark = pytest.mark.usefixtures("no_figures")
 
 
-class Silent:
-    """Counts what runs."""
-
-    def begin(self, todo: Any, *, done: int, failed: int, reused: int) -> None:
-        self.told = (len(todo), done, failed, reused)
-
-    def event(self, event: object) -> None:
-        assert getattr(getattr(event, "record", None), "weights", None) is None, "weights are not kept in memory"
-
-    def end(self) -> None:
-        pass
+Counts = tuple[int, int, int, int]
+"""Numbers of runs to do, done, failed and reused."""
 
 
 def plan(name: str = "tiny", **axes: object) -> Plan:
-    return grid.plan_of(name=name, title="Tiny", groups=[("", {**TINY, "lr": [1e-3, 1e-2], **axes})])
+    return tinysweeps.plan(name, **{"seed": 0, "order": 1, **axes})
+
+
+def sweep(out: Path, plan: Plan, **rest: Any) -> tuple[Swept, Counts]:
+    listener = Silent()
+    swept = run_sweep(plan, options(out, **rest), listener)
+    records = [event.record for event in listener.events if isinstance(event, Finished)]
+    assert all(record.weights is None for record in records), "weights are not kept in memory"
+    return swept, (len(listener.todo), *listener.counts, listener.reused)
 
 
 def options(out: Path, **rest: Any) -> Options:
     return Options(out=out, jobs=1, **{"executor": "inline", **rest})
 
 
-def sweep(out: Path, asked: Plan, **rest: Any) -> tuple[Swept, tuple[int, int, int, int]]:
-    listener = Silent()
-    swept = run_sweep(asked, options(out, **rest), listener)
-    return swept, listener.told
-
-
-def work(out: Path, asked: Plan, **rest: Any) -> Work:
-    store = Store(out / asked.folder)
-    return work_of(asked, store, store.records(), options(out, **rest))
+def work(out: Path, plan: Plan, **rest: Any) -> Work:
+    store = Store(out / plan.folder)
+    return work_of(plan, store, store.records(), options(out, **rest))
 
 
 def files(folder: Path) -> list[str]:
@@ -74,15 +59,10 @@ def files(folder: Path) -> list[str]:
 
 
 def timeless(path: Path) -> dict[str, Any]:
-    """run.json but for its times, and for what it says of the file of weights."""
-    read = json.loads(path.read_text("utf-8"))
-    read["files"].pop(WEIGHTS, None)
-    return {**read, "seconds": None, CHECKSUM: None}
-
-
-@pytest.fixture(autouse=True)
-def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("normexp.report.report.write_figures", lambda store, report: None)
+    """Return run.json without times, and without the stamp of the weights."""
+    stored = json.loads(path.read_text("utf-8"))
+    stored["files"].pop(WEIGHTS, None)
+    return {**stored, "seconds": None, CHECKSUM: None}
 
 
 @pytest.mark.parametrize("executor", ["inline", "processes"])
@@ -206,7 +186,7 @@ class TestByRunId:
 
     def test_from_sweep_to_converted_weights(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
-        Path("tiny.yaml").write_text(f"base: {json.dumps({**TINY, 'lr': 0.01})}\n".replace('"', ""))
+        Path("tiny.yaml").write_text(TINY.replace("}", ", order: 1, lr: 0.01}"))
         assert invoke("sweep", "tiny.yaml", "--executor", "inline").code == 0
         assert "1 to do (1 of them " in invoke("sweep", "tiny.yaml", "--save-weights", "--dry-run").out
         assert "weights" not in invoke("sweep", "tiny.yaml", "--dry-run").out
