@@ -40,7 +40,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> normexp.SweepResult:
         return normexp.sweep(CONFIG, out=tmp_path_factory.mktemp("out"), executor="inline")
 
 
-def test_a_run_is_that_of_a_sweep(swept: normexp.SweepResult) -> None:
+def test_a_single_run_equals_that_of_a_sweep(swept: normexp.SweepResult) -> None:
     seen: list[Progress] = []
     asked = normexp.RunConfig(**{**TINY, "norm": "none", "lr": 1e-2, "position": "post", "eps": 1e-3})
     record = normexp.run(asked, executor="inline", progress=seen.append)
@@ -53,7 +53,7 @@ def test_a_run_is_that_of_a_sweep(swept: normexp.SweepResult) -> None:
     assert seen[0].step == 1
 
 
-def test_a_sweep_tells_what_came_of_it(swept: normexp.SweepResult) -> None:
+def test_the_result_of_a_sweep(swept: normexp.SweepResult) -> None:
     assert swept.exit_code == 0
     assert list(swept.frame["lr"]) == [1e-3, 1e-2]
     assert [len(swept.frame), len(swept.points), len(swept.summary)] == [2, 4, 4]
@@ -99,7 +99,7 @@ def test_a_config_is_a_path_a_text_or_a_dict(tmp_path: Path) -> None:
     assert grid.plan(sweep_file.read("base: {depth: 2}")).points[0].config.depth == 2
 
 
-def test_numpy_values_stand_anywhere_in_a_dict() -> None:
+def test_numpy_values_are_accepted_anywhere_in_a_dict() -> None:
     told = {
         "base": {"depth": np.int64(2), "residual": np.bool_(False), "norm": np.str_("rms"), "eps": np.float32(1e-3)},
         "zip": {"seed": np.array([0, 1, 0, 1]), "lr": np.array([1e-3, 1e-3, 1e-2, 1e-2], dtype=np.float32)},
@@ -144,7 +144,7 @@ def test_a_path_may_look_like_yaml_and_a_text_like_a_path(tmp_path: Path, monkey
         sweep_file.read("gird: {depth: 3}")
 
 
-def test_a_sweep_pairs_first_and_warns_of_what_it_drops(tmp_path: Path) -> None:
+def test_dropped_duplicates_draw_a_warning(tmp_path: Path) -> None:
     told = {"base": {**TINY, "depth": 0}, "zip": {"seed": [0, 1, 0, 1, 1], "lr": [1e-3, 1e-3, 1e-2, 1e-2, 1e-2]}}
     with pytest.warns(normexp.ConfigWarning, match="dropped 1 duplicate point"):
         made = normexp.sweep(told, out=tmp_path, executor="inline")
@@ -189,7 +189,7 @@ def test_bad_options_and_runs_are_refused(tmp_path: Path) -> None:
     assert isinstance(fault.value, ValueError)
 
 
-def test_ctrl_c_is_one_and_loses_nothing(tmp_path: Path) -> None:
+def test_ctrl_c_keeps_finished_runs(tmp_path: Path) -> None:
     class Stops:
         def begin(self, *todo: object, **counts: object) -> None: ...
 
@@ -246,7 +246,7 @@ def test_the_example_and_threads_from_standard_input(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "results").iterdir()) == ["a", "bb", "ccc", "rates"]
 
 
-def test_main_is_put_back_whoever_hides_it_last() -> None:
+def test_main_is_restored_by_concurrent_users() -> None:
     main, hidden = sys.modules["__main__"], threading.Event()
 
     def hide(seconds: float) -> None:
@@ -270,7 +270,7 @@ def test_the_package_offers_its_names_and_no_others() -> None:
         normexp.rum  # noqa: B018
 
 
-def test_a_run_takes_a_dict_and_names_what_is_no_key() -> None:
+def test_a_run_takes_a_dict_and_refuses_unknown_keys() -> None:
     small = {"depth": 1, "width": 8, "heads": 2, "hidden": 8, "vocab": 16, "batch": 4, "steps": 3}
     record = normexp.run(small, executor="inline")
     assert record.config.depth == 1

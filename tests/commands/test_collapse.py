@@ -133,7 +133,7 @@ def test_folders_of_many_options_are_short_and_distinct() -> None:
     assert plan.folder != plan_of("as-a-transformer", {**given, "lr": 0.0100001}).folder
 
 
-def test_deaths_has_a_row_per_run() -> None:
+def test_the_table_of_runs_has_a_row_per_run() -> None:
     dead = [(Outcome.NONFINITE, step, None) for step in (12, 33, 20)]
     found = records({"none": dead, "ln": HEALTHY, "rms": HEALTHY})
     table = collapse.deaths(PLAN, dict(list(found.items())[:-1]))

@@ -172,7 +172,7 @@ class TestRuns:
         records.dead(records.RunConfig(lr=1.0, steps=100), 12),
     )
 
-    def test_where_curves_part(self) -> None:
+    def test_the_first_difference_of_curves(self) -> None:
         found = compare.compare(self.ONE, self.OTHER)
         assert [item.name for item in found.keys] == ["lr"]
         assert found.difference == pytest.approx(-0.1)
@@ -185,7 +185,7 @@ class TestRuns:
         ]
         assert found.curves.apart == apart[0]
 
-    def test_what_one_did_not_measure_is_no_difference(self) -> None:
+    def test_unmeasured_values_are_not_compared(self) -> None:
         assert self.ONE.traces is not None
         packed = replace(
             self.ONE, traces=replace(self.ONE.traces, curve=[replace(r, grad_norm=None) for r in self.ONE.traces.curve])
@@ -263,6 +263,6 @@ class TestCommand:
             (["nothing", "ln"], "nothing: no sweep or run"),
         ],
     )
-    def test_what_cannot_be_compared_is_refused(self, arguments: list[str], fact: str, out: Path) -> None:
+    def test_incomparable_arguments_are_refused(self, arguments: list[str], fact: str, out: Path) -> None:
         done = invoke("compare", *arguments)
         assert (done.code, done.out, fact in done.err) == (2, "", True)

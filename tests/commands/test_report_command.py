@@ -91,7 +91,7 @@ def test_the_report_of_packed_runs_is_that_of_the_runs(folder: Path) -> None:
     assert {name: (made / name).read_bytes() for name in FILES} == written
 
 
-def test_without_runs_the_report_names_what_is_missing(folder: Path) -> None:
+def test_the_report_names_missing_runs(folder: Path) -> None:
     done = run(folder, "claims", "mine.yaml", "--report")
     assert done.exit_code == 0, done.stderr
     text = (folder / OUT / "REPORT.md").read_text()

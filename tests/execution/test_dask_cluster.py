@@ -88,9 +88,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_of_a_lost_worker_only_the_run_in_flight_is_repeated(
-    two: Cluster, tmp_path: Path, number: signal.Signals
-) -> None:
+def test_only_the_active_run_of_a_lost_worker_is_repeated(two: Cluster, tmp_path: Path, number: signal.Signals) -> None:
     told = tmp_path / "told"
     work = partial(workloads.told, str(told))
     events = dask([tiny(seed, steps=150) for seed in range(6)], jobs=2, work=work, scheduler=two.address)
@@ -113,7 +111,7 @@ def test_of_a_lost_worker_only_the_run_in_flight_is_repeated(
 
 
 @slow
-def test_a_run_that_costs_every_worker_ends_as_killed(two: Cluster) -> None:
+def test_a_run_that_loses_every_worker_is_killed(two: Cluster) -> None:
     work = partial(workloads.one_bad, "kill the dask worker")
     done = records(dask([tiny(seed) for seed in range(3)], jobs=2, work=work, scheduler=two.address))
     bad = done.pop(workloads.BAD)
@@ -144,9 +142,7 @@ def test_a_lost_scheduler_ends_the_driver_and_the_same_command_continues(
 
 
 @slow
-def test_of_a_killed_driver_no_run_goes_on_and_its_rerun_continues(
-    two: Cluster, tmp_path: Path, undisturbed: str
-) -> None:
+def test_a_killed_driver_stops_its_runs_and_can_be_continued(two: Cluster, tmp_path: Path, undisturbed: str) -> None:
     driver = sweep(two, tmp_path)
     wait_for_runs(tmp_path, 1)
     driver.kill()
@@ -168,7 +164,7 @@ def test_of_a_killed_driver_no_run_goes_on_and_its_rerun_continues(
 
 @slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupted_driver_stores_what_is_there(
+def test_an_interrupted_driver_keeps_finished_runs(
     two: Cluster, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     driver = sweep(two, tmp_path)
@@ -237,7 +233,7 @@ def test_a_worker_of_another_version_is_refused_at_once_and_when_it_comes_later(
 
 
 @slow
-def test_without_workers_it_waits_for_one_and_takes_more_as_they_come(tmp_path: Path) -> None:
+def test_it_waits_for_workers_and_uses_new_ones(tmp_path: Path) -> None:
     with cluster(tmp_path, workers=0) as running:
         events = dask(
             [tiny(seed, steps=60) for seed in range(30)], jobs=9, work=workloads.paced, scheduler=running.address

@@ -124,7 +124,7 @@ def test_a_lost_process_affects_only_its_run(execute: Executor, fault: str, stat
 
 
 @every_in_processes
-def test_a_run_over_its_time_is_killed_and_its_log_tells_where_it_stood(execute: Executor) -> None:
+def test_a_timed_out_run_is_killed_with_its_stack_in_the_log(execute: Executor) -> None:
     configs = [tiny(seed) for seed in range(4)]
     start = time.monotonic()
     done = by_seed(execute(configs, jobs=2, timeout_seconds=1.0, work=partial(one_bad, "hang")))
@@ -159,7 +159,7 @@ def test_configs_are_taken_when_their_turn_comes(execute: Executor) -> None:
 
 
 @every
-def test_a_fault_of_the_configs_is_the_callers(execute: Executor) -> None:
+def test_exceptions_of_the_configs_reach_the_caller(execute: Executor) -> None:
     def configs() -> Iterator[RunConfig]:
         yield tiny(0)
         raise ZeroDivisionError
@@ -223,7 +223,7 @@ def test_a_real_run_is_measured_and_judged(execute: Executor) -> None:
 
 
 @every
-def test_a_run_that_dies_is_done(execute: Executor) -> None:
+def test_a_nonfinite_run_is_done(execute: Executor) -> None:
     (record,) = records(execute([tiny(0, norm="none", optimizer="sgd", lr=1e30, steps=5)], jobs=1, work=Job()))
     assert record.status is Status.DONE, record.log
     assert record.verdict is not None

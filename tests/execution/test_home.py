@@ -65,7 +65,7 @@ def test_settings_of_the_user_are_still_read(chosen: pytest.MonkeyPatch, tmp_pat
     assert os.environ["DASK_CONFIG"] == "mine"
 
 
-def test_a_program_that_has_imported_the_library_is_left_alone(chosen: pytest.MonkeyPatch) -> None:
+def test_imported_libraries_are_not_redirected(chosen: pytest.MonkeyPatch) -> None:
     for name in ("matplotlib", "dask"):
         chosen.setitem(sys.modules, name, sys)
     home.redirect_matplotlib()

@@ -1,4 +1,4 @@
-"""SIGKILL to a process below a driver: its own run is `killed`, no other is touched, and --retry-failed repairs it."""
+"""After SIGKILL to a worker, its run is `killed`, others are not affected, and --retry-failed repairs it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def curves(folder: Path) -> dict[str, str]:
 
 
 def workers(driver: int) -> list[int]:
-    """The driver's grandchildren: the fork server stands between."""
+    """Return the driver's grandchildren. The fork server is between them."""
     family = {}
     for pid in session(driver):
         try:
@@ -64,7 +64,7 @@ def workers(driver: int) -> list[int]:
 def test_a_kill_of_the_trial_of_a_path_decides_nothing_and_a_crash_rules_it_out(
     trial: str, fault: str, found: str
 ) -> None:
-    """A kill comes from outside. If it decided, all runs of the sweep would take another path and differ."""
+    """A kill must not change the execution path: otherwise, other runs of the sweep would differ."""
     code = (
         "import os, signal\nfrom normexp.training.paths import choice as paths\n"
         f"paths.{trial} = lambda: os.kill(os.getpid(), signal.{fault})\n"
@@ -76,7 +76,7 @@ def test_a_kill_of_the_trial_of_a_path_decides_nothing_and_a_crash_rules_it_out(
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_killed_workers_cost_their_own_runs_alone(tmp_path: Path) -> None:
+def test_killed_workers_affect_only_their_runs(tmp_path: Path) -> None:
     moments = random.Random(SEED)
     for name in ("whole", "killed"):
         (tmp_path / name).mkdir()

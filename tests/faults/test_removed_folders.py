@@ -47,7 +47,7 @@ def after_a_run(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> No
         if (gone, how) != ("results/two", "removed")
     ],
 )
-def test_a_folder_gone_under_a_running_sweep(
+def test_a_folder_removed_during_a_sweep(
     gone: str, how: str, folder: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, away = folder / gone, folder / "away"
@@ -70,9 +70,7 @@ def test_a_folder_gone_under_a_running_sweep(
 
 
 @pytest.mark.slow
-def test_a_run_folder_gone_under_a_running_sweep(
-    folder: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_folder_removed_during_a_sweep(folder: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def remove() -> None:
         for path in (folder / "results/two/runs").iterdir():
             shutil.rmtree(path)

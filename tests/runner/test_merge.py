@@ -124,7 +124,7 @@ def test_weights_come_along(tmp_path: Path, plan: Plan) -> None:
     assert again.store.weights(run_id)[1] == weights
 
 
-def test_damaged_runs_are_told_and_left_out(tmp_path: Path, shards: list[Store]) -> None:
+def test_damaged_runs_are_left_out_with_a_warning(tmp_path: Path, shards: list[Store]) -> None:
     garbled, cut, linked = sorted(shards[0].ended())[:3]
     runs = shards[0].folder / "runs"
     (runs / garbled / "run.json").write_text('{"schema": 1, "run_')
@@ -144,7 +144,7 @@ def test_damaged_runs_are_told_and_left_out(tmp_path: Path, shards: list[Store])
     assert not any(b"secret" in content for content in files(merged.store.folder).values())
 
 
-def test_a_good_copy_is_taken_where_another_is_damaged(tmp_path: Path, plan: Plan) -> None:
+def test_an_undamaged_copy_is_preferred(tmp_path: Path, plan: Plan) -> None:
     one, other = filled(tmp_path / "a", plan), filled(tmp_path / "b", plan)
     run_id = next(iter(plan.configs))
     (one.folder / "runs" / run_id / "curve.csv").unlink()

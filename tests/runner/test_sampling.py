@@ -62,7 +62,7 @@ class Machine:
 
 @pytest.mark.parametrize(("start", "beside", "pace"), [(0.0, 0.0, 1.0), (20.0, 0.5, 6.0), (3.0, 2.0, 0.3)])
 @pytest.mark.parametrize("jobs", [1, 2, 40])
-def test_a_sample_finds_what_the_machine_takes(start: float, beside: float, pace: float, jobs: int) -> None:
+def test_a_sample_measures_the_machine(start: float, beside: float, pace: float, jobs: int) -> None:
     machine = Machine(start, beside, pace)
     sample = sampling.sample(TODO, jobs, machine, Job(), machine.clock)
     assert sample is not None
@@ -85,11 +85,11 @@ def test_a_sample_is_short_and_of_every_network_and_as_busy_as_the_sweep() -> No
     assert all(run.eval_every == run.steps < 500 for run in machine.made)
 
 
-def test_no_run_of_a_sample_is_longer_than_its_own() -> None:
+def test_sampled_runs_are_never_longer_than_the_original() -> None:
     assert sampling.shorter(RunConfig(steps=2)).steps == 2
 
 
-def test_a_sample_that_fails_is_none() -> None:
+def test_a_failed_sample_returns_none() -> None:
     machine = Machine(1.0, 1.0, 1.0)
     machine.record = records.failed  # type: ignore[method-assign]
     assert sampling.sample(TODO, 2, machine, Job(), machine.clock) is None
@@ -105,7 +105,7 @@ class TestSeconds:
         monkeypatch.setattr("normexp.runner.sampling.sample.__defaults__", (machine.clock,))
         return machine
 
-    def test_a_sweep_of_which_nothing_is_stored_is_sampled(self, machine: Machine) -> None:
+    def test_a_sweep_without_stored_runs_is_sampled(self, machine: Machine) -> None:
         seconds, basis = sampling.seconds(TODO, [], self.OPTIONS, {})
         assert "4 short runs" in basis
         runs = 8.0 * sum(map(time_left.work, TODO)) + len(TODO)

@@ -166,7 +166,7 @@ def test_a_task_beyond_memory_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     assert not list(tmp_path.iterdir())
 
 
-def test_a_full_disk_stops_the_sweep_and_keeps_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_stops_the_sweep_and_keeps_stored_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = Store.write
     count = 0
 

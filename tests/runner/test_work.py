@@ -22,7 +22,7 @@ def test_a_second_start_has_nothing_to_do(tmp_path: Path) -> None:
     assert (first.store.folder / "runs.csv").read_bytes() == before
 
 
-def test_only_what_is_missing_runs(tmp_path: Path) -> None:
+def test_only_missing_runs_are_executed(tmp_path: Path) -> None:
     straight, _ = sweep(tmp_path / "a", plan())
     swept, _ = sweep(tmp_path / "b", plan())
     gone = list(plan().configs)[2]

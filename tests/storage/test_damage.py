@@ -91,7 +91,7 @@ def nonfinite(plan: Plan) -> str:
 
 @pytest.mark.parametrize("how", DAMAGES)
 @pytest.mark.parametrize("name", TRACES)
-def test_a_damaged_trace_blocks_only_what_needs_it(name: str, how: str, folder: Store, plan: Plan) -> None:
+def test_a_damaged_trace_blocks_only_its_readers(name: str, how: str, folder: Store, plan: Plan) -> None:
     run_id = nonfinite(plan)
     # The traces of the runs must differ for "that of another run".
     folder.write(made.dead(plan.configs[run_id], 17))

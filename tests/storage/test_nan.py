@@ -190,7 +190,7 @@ class TestLearnedFraction:
             rows = {name: a for name, a, _ in compare._results(compare.compare(record, record)).rows}
             assert rows["learned fraction"] == f"{fraction:.3f}"
 
-    def test_a_dead_run_has_learned_infinitely_little(self) -> None:
+    def test_the_learned_fraction_of_a_nonfinite_run_is_minus_infinity(self) -> None:
         result = records.dead(records.RunConfig(depth=2), 12).result
         assert result is not None
         assert result.learned_fraction == -math.inf

@@ -93,7 +93,7 @@ def test_nothing_else_changes(tmp_path: Path) -> None:
             assert old.read_bytes() == new.read_bytes(), name
 
 
-def test_done_runs_without_weights_run_again_and_only_those(tmp_path: Path) -> None:
+def test_only_done_runs_without_weights_are_rerun(tmp_path: Path) -> None:
     swept, _ = sweep(tmp_path, plan())
     assert (work(tmp_path, plan()).done, work(tmp_path, plan()).without_weights) == (2, 0)
     needed = work(tmp_path, plan(), save_weights=True)
@@ -109,7 +109,7 @@ def test_done_runs_without_weights_run_again_and_only_those(tmp_path: Path) -> N
     assert sweep(tmp_path, plan(), save_weights=True)[1] == (1, 1, 0, 0)
 
 
-def test_a_run_made_again_without_the_option_has_no_weights_of_an_older_one(tmp_path: Path) -> None:
+def test_a_rerun_without_the_option_removes_old_weights(tmp_path: Path) -> None:
     swept, _ = sweep(tmp_path, plan(), save_weights=True)
     assert sweep(tmp_path, plan())[1] == (0, 2, 0, 0)
     assert all(map(swept.store.has_weights, swept.report.records))
@@ -130,9 +130,7 @@ def test_weights_come_from_another_sweep_that_has_them(tmp_path: Path) -> None:
             assert made.store.weights(run_id)[1] == other.store.weights(run_id)[1] is not None
 
 
-def test_the_weights_of_a_dead_run_are_a_result_and_of_a_failed_one_there_are_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nonfinite_runs_have_weights_and_failed_runs_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     swept, _ = sweep(tmp_path, plan(optimizer="sgd", norm="none", lr=1e30), save_weights=True)
     ((run_id, record),) = swept.report.records.items()
     assert record.verdict.outcome is Outcome.NONFINITE
@@ -148,7 +146,7 @@ def test_the_weights_of_a_dead_run_are_a_result_and_of_a_failed_one_there_are_no
     assert work(tmp_path, plan("failed", seed=5), save_weights=True).failed == 2
 
 
-def test_weights_are_there_before_the_run_counts_as_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_are_written_before_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
     write = Store.write.__globals__["write_atomically"]
 
@@ -173,7 +171,7 @@ def test_a_run_record_carries_weights_past_its_json(tmp_path: Path) -> None:
 
 
 class TestByRunId:
-    def test_any_sweep_that_has_weights_will_do(self, tmp_path: Path) -> None:
+    def test_weights_of_any_sweep_are_found(self, tmp_path: Path) -> None:
         sweep(tmp_path, plan("a", lr=1e-2))
         run_id = next(iter(plan(lr=1e-2).configs))
         with pytest.raises(UserError, match="--save-weights"):
@@ -196,7 +194,7 @@ class TestByRunId:
         assert config.norm == "rms"
 
 
-def test_a_damaged_file_is_not_taken_for_weights(tmp_path: Path) -> None:
+def test_damaged_weights_are_not_used(tmp_path: Path) -> None:
     """Neither here, where the run is made again, nor by another sweep that looks for them."""
     swept, _ = sweep(tmp_path, plan(), save_weights=True)
     first, second = (swept.store.folder / "runs" / run_id / WEIGHTS for run_id in plan().configs)

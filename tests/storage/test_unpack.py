@@ -109,7 +109,7 @@ def test_invalid_packs_are_refused(store: Store, plan: Plan, tmp_path: Path) -> 
     assert unpack(path).runs == 4
 
 
-def test_a_folder_in_use_is_left_alone(store: Store) -> None:
+def test_a_locked_folder_is_refused(store: Store) -> None:
     pack(store)
     with store.lock(), pytest.raises(UserError, match="in use"):
         unpack(store.folder / PACK)

@@ -91,7 +91,7 @@ def test_runs_outlive_the_fork_server(tmp_path: Path) -> None:
     assert err == ""
 
 
-def test_what_the_server_imports_may_be_noisy_or_broken(tmp_path: Path) -> None:
+def test_modules_of_the_server_may_be_noisy_or_broken(tmp_path: Path) -> None:
     for name in ("numpy", "torch"):
         (tmp_path / f"{name}.py").write_text(
             "import os\nprint('noise')\nos.write(2, b'noise')\nraise OSError('broken')\n"

@@ -185,7 +185,7 @@ def test_runs_are_repeated_by_the_commands_that_a_claim_prints(installed: Instal
 
 
 @pytest.mark.parametrize("text", ["article", "papers"])
-def test_without_runs_it_says_what_is_missing_and_what_to_run(text: str, installed: Installed) -> None:
+def test_without_runs_it_names_missing_runs_and_the_command(text: str, installed: Installed) -> None:
     claim = {"article": "article.6.2.nan300", "papers": "papers.xiong.small_rate"}[text]
     done = installed.run([str(installed.program), "claims", claim])
     assert done.returncode == 0, done.stderr
