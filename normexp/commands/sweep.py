@@ -33,7 +33,7 @@ def command(
     dry_run: common.DryRun = False,
     retry_failed: common.RetryFailed = False,
     rerun_outdated: Annotated[
-        bool, typer.Option("--rerun-outdated", help="Rerun runs of older versions that give other numbers now.")
+        bool, typer.Option("--rerun-outdated", help="Rerun outdated runs, whose results differ in this version.")
     ] = False,
     force: common.Force = False,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop after the first failed run.")] = False,

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import golden_texts
 import pytest
 import records
 from commandline import invoke
@@ -194,7 +195,7 @@ class TestRuns:
             found = compare.compare(*pair)
             assert found.curves is not None
             assert (found.curves.step, found.curves.steps) == (None, 100)
-            assert "bit-identical over 100 steps" in compare.run_sentences(found)[-1]
+            assert golden_texts.BIT_IDENTICAL in compare.run_sentences(found)[-1]
 
     def test_nonfinite_runs_have_no_difference(self) -> None:
         found = compare.compare(self.ONE, self.DEAD)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import golden_texts
 import pytest
 import records
 from rich.console import Console
@@ -115,8 +116,7 @@ class TestPlainLines:
             view.event(Finished(records.failed(config) if config is CONFIGS[3] else records.done(config, 1.9)))
         view.end()
         lines = raw.getvalue().decode(encoding).splitlines()
-        assert lines[0] == "4 done (1 from other sweeps), 4 to do"
-        assert lines[1] == "[1/4] position pre, lr 0.001: learned: loss 1.900, 0:04"
+        assert lines[:2] == [golden_texts.BEGIN, golden_texts.FINISHED]
         assert lines[4].startswith("[4/4] position post, lr 0.01: failed: Traceback: it broke")
         assert lines[4].endswith(f"(log: results/some/runs/{CONFIGS[3].run_id}/log.txt)")
         assert len(lines) == 5
@@ -154,13 +154,12 @@ class TestPlainLines:
             threading.Event().wait(0.01)
         view.end()
         *progress_lines, silence = raw.getvalue().decode().splitlines()[rounds:]
-        assert progress_lines == ["0 of 4 finished, 2 running"] * 2
+        assert progress_lines == [golden_texts.HEARTBEAT] * 2
         assert silence.startswith("position pre, lr 0.001: no step for 6:40: ")
         assert "--timeout" in silence
 
     @pytest.mark.parametrize(
-        ("done", "failed", "line"),
-        [(4, 0, "4 done, nothing to do"), (0, 3, "0 done, 3 failed (--retry-failed reruns them), nothing to do")],
+        ("done", "failed", "line"), [(4, 0, golden_texts.NOTHING_TO_DO), (0, 3, golden_texts.FAILED)]
     )
     def test_nothing_to_do(self, done: int, failed: int, line: str) -> None:
         view, raw = self.view()
