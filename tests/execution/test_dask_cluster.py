@@ -115,7 +115,7 @@ def test_a_run_that_loses_every_worker_is_killed(two: Cluster) -> None:
     work = partial(workloads.one_bad, "kill the dask worker")
     done = records(dask([tiny(seed) for seed in range(3)], jobs=2, work=work, scheduler=two.address))
     bad = done.pop(workloads.BAD)
-    assert (bad.status, bad.error) == (Status.KILLED, "killed: 4 workers were lost while they did it")
+    assert (bad.status, "4 workers" in (bad.error or "")) == (Status.KILLED, True)
     assert [record.status for record in done.values()] == [Status.DONE] * 2
 
 
@@ -128,7 +128,7 @@ def test_a_lost_scheduler_ends_the_driver_and_the_same_command_continues(
     os.killpg(two.scheduler.pid, signal.SIGKILL)
     _, err = driver.communicate(timeout=PATIENCE_SECONDS)
     assert driver.returncode == 1, err
-    assert "the connection to the dask scheduler is lost: " in err
+    assert "the connection to the dask scheduler was lost: " in err
     assert "the same command continues" in err
     assert "Traceback" not in err
     two.wait_until_gone("normexp")
