@@ -42,9 +42,9 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> normexp.SweepResult:
 
 def test_a_single_run_equals_that_of_a_sweep(swept: normexp.SweepResult) -> None:
     seen: list[Progress] = []
-    asked = normexp.RunConfig(**{**TINY, "norm": "none", "lr": 1e-2, "position": "post", "eps": 1e-3})
-    record = normexp.run(asked, executor="inline", progress=seen.append)
-    assert record.config == asked.canonical()
+    wanted = normexp.RunConfig(**{**TINY, "norm": "none", "lr": 1e-2, "position": "post", "eps": 1e-3})
+    record = normexp.run(wanted, executor="inline", progress=seen.append)
+    assert record.config == wanted.canonical()
     stored = swept.read(record.run_id)
     assert record.result == stored.result
     assert record.traces is not None
@@ -92,20 +92,24 @@ def test_a_config_is_a_path_a_text_or_a_dict(tmp_path: Path) -> None:
     text = "name: axes\nbase: {depth: 2}\ngrid: {lr: [0.001, 0.01], seed: [0, 1]}\n"
     path = tmp_path / "axes.yaml"
     path.write_text(text)
-    told = {"name": "axes", "base": {"depth": np.int64(2)}, "grid": {"lr": np.logspace(-3, -2, 2), "seed": range(2)}}
-    plans = [grid.plan(sweep_file.read(config, ["steps=10"])) for config in (path, str(path), text, told)]
+    raw_config = {
+        "name": "axes",
+        "base": {"depth": np.int64(2)},
+        "grid": {"lr": np.logspace(-3, -2, 2), "seed": range(2)},
+    }
+    plans = [grid.plan(sweep_file.read(config, ["steps=10"])) for config in (path, str(path), text, raw_config)]
     assert all(plan.points == plans[0].points and plan.folder == "axes+steps=10" for plan in plans)
     assert [point.config.lr for point in plans[0].points] == [1e-3, 1e-3, 1e-2, 1e-2]
     assert grid.plan(sweep_file.read("base: {depth: 2}")).points[0].config.depth == 2
 
 
 def test_numpy_values_are_accepted_anywhere_in_a_dict() -> None:
-    told = {
+    raw_config = {
         "base": {"depth": np.int64(2), "residual": np.bool_(False), "norm": np.str_("rms"), "eps": np.float32(1e-3)},
         "zip": {"seed": np.array([0, 1, 0, 1]), "lr": np.array([1e-3, 1e-3, 1e-2, 1e-2], dtype=np.float32)},
         "exclude": {"lr": np.float32(1e-3), "seed": np.uint8(1)},
     }
-    points = grid.plan(sweep_file.read(told)).points
+    points = grid.plan(sweep_file.read(raw_config)).points
     rates = [float(np.float32(rate)) for rate in (1e-3, 1e-2, 1e-2)]
     assert [(point.config.seed, point.config.lr) for point in points] == [*zip((0, 0, 1), rates, strict=True)]
     (one,) = {(point.config.depth, point.config.residual, point.config.norm, point.config.eps) for point in points}
@@ -123,11 +127,11 @@ class Norms(StrEnum):
 
 
 def test_numpy_scalars_make_the_run_of_a_sweep(swept: normexp.SweepResult) -> None:
-    asked = {name: np.array(value)[()] for name, value in TINY.items()} | {
+    wanted = {name: np.array(value)[()] for name, value in TINY.items()} | {
         "norm": np.str_("none"),
         "lr": np.float64(0.01),
     }
-    assert normexp.run(asked, executor="inline").result == swept.read(normexp.RunConfig(**asked).run_id).result
+    assert normexp.run(wanted, executor="inline").result == swept.read(normexp.RunConfig(**wanted).run_id).result
 
 
 def test_a_path_may_look_like_yaml_and_a_text_like_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,9 +149,9 @@ def test_a_path_may_look_like_yaml_and_a_text_like_a_path(tmp_path: Path, monkey
 
 
 def test_dropped_duplicates_draw_a_warning(tmp_path: Path) -> None:
-    told = {"base": {**TINY, "depth": 0}, "zip": {"seed": [0, 1, 0, 1, 1], "lr": [1e-3, 1e-3, 1e-2, 1e-2, 1e-2]}}
+    raw_config = {"base": {**TINY, "depth": 0}, "zip": {"seed": [0, 1, 0, 1, 1], "lr": [1e-3, 1e-3, 1e-2, 1e-2, 1e-2]}}
     with pytest.warns(normexp.ConfigWarning, match="dropped 1 duplicate point"):
-        made = normexp.sweep(told, out=tmp_path, executor="inline")
+        made = normexp.sweep(raw_config, out=tmp_path, executor="inline")
     assert list(zip(made.points["seed"], made.points["lr"], strict=True)) == [
         (0, 1e-3),
         (1, 1e-3),
@@ -240,9 +244,9 @@ def test_the_example_and_threads_from_standard_input(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].split()[0] in {outcome.value for outcome in Outcome}
-    told = json.loads(lines[-1].removeprefix("TOLD "))
-    assert {name: len(words) for name, words in told.items()} == {"a": 1, "bb": 1, "ccc": 1}
-    assert {word for words in told.values() for word in words} <= {outcome.value for outcome in Outcome}
+    raw_config = json.loads(lines[-1].removeprefix("TOLD "))
+    assert {name: len(words) for name, words in raw_config.items()} == {"a": 1, "bb": 1, "ccc": 1}
+    assert {word for words in raw_config.values() for word in words} <= {outcome.value for outcome in Outcome}
     assert sorted(path.name for path in (tmp_path / "results").iterdir()) == ["a", "bb", "ccc", "rates"]
 
 

@@ -105,11 +105,11 @@ class TestMeasuring:
     def test_all_candidates_take_turns_in_changing_order(self) -> None:
         called: list[str] = []
         calls = {name: lambda name=name: called.append(name) for name in "abc"}
-        found = bench._in_turns({name: lambda call=call: call() or 1.0 for name, call in calls.items()}, 20)
+        seconds_by_name = bench._in_turns({name: lambda call=call: call() or 1.0 for name, call in calls.items()}, 20)
         rounds = [tuple(called[start : start + 3]) for start in range(0, 60, 3)]
         assert all(sorted(turn) == ["a", "b", "c"] for turn in rounds)
         assert len(set(rounds)) > 3
-        assert {name: len(times) for name, times in found.items()} == {"a": 20, "b": 20, "c": 20}
+        assert {name: len(times) for name, times in seconds_by_name.items()} == {"a": 20, "b": 20, "c": 20}
 
     def test_rounds_by_time_are_within_their_bounds(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(bench, "MEASURED_SECONDS", 0.0)

@@ -96,9 +96,9 @@ def test_a_network_that_learned_far_less_than_its_baselines_is_not_healthy(loss:
 
 def test_title_and_verdict_name_the_network() -> None:
     plan = plan_of("as-written", {"depth": 1, "norm": "none", "seed": 0})
-    found = {run_id: record(config, Outcome.PLATEAU, loss=4.0) for run_id, config in plan.configs.items()}
+    runs = {run_id: record(config, Outcome.PLATEAU, loss=4.0) for run_id, config in plan.configs.items()}
     assert "1 layer, lr 0.001, 400 steps" in plan.title
-    assert "1 layer, lr 0.001, 400 steps" in collapse.verdict(plan, found)
+    assert "1 layer, lr 0.001, 400 steps" in collapse.verdict(plan, runs)
 
 
 def test_help_names_the_learning_rate_of_each_setting() -> None:
@@ -109,9 +109,9 @@ def test_help_names_the_learning_rate_of_each_setting() -> None:
 
 
 def test_pending_runs_leave_the_verdict_open() -> None:
-    found = records({"none": HEALTHY, "ln": HEALTHY, "rms": HEALTHY})
-    first = next(iter(found))
-    text = collapse.verdict(PLAN, {first: found[first]})
+    runs = records({"none": HEALTHY, "ln": HEALTHY, "rms": HEALTHY})
+    first = next(iter(runs))
+    text = collapse.verdict(PLAN, {first: runs[first]})
     facts = ["loss 2.000, 77 %", "2 of 3 pending", "3 of 3 pending"]
     assert [fact for fact in facts if fact not in text] == []
     assert not [text for text in (text, collapse.verdict(PLAN, {})) if "Nothing collapsed" in text]
@@ -119,11 +119,11 @@ def test_pending_runs_leave_the_verdict_open() -> None:
 
 def test_networks_without_blocks_are_named_by_norm() -> None:
     plan = plan_of("as-a-transformer", {"depth": 0})
-    found = {run_id: record(config, Outcome.LEARNED, loss=2.0) for run_id, config in plan.configs.items()}
-    text = collapse.verdict(plan, found)
+    runs = {run_id: record(config, Outcome.LEARNED, loss=2.0) for run_id, config in plan.configs.items()}
+    text = collapse.verdict(plan, runs)
     assert text.startswith("Nothing collapsed. 0 layers")
     assert "LN: 3 of 3" in text
-    assert [row[0] for row in collapse.deaths(plan, found).rows] == ["none"] * 3 + ["ln"] * 3 + ["rms"] * 3
+    assert [row[0] for row in collapse.deaths(plan, runs).rows] == ["none"] * 3 + ["ln"] * 3 + ["rms"] * 3
 
 
 def test_folders_of_many_options_are_short_and_distinct() -> None:
@@ -134,9 +134,9 @@ def test_folders_of_many_options_are_short_and_distinct() -> None:
 
 
 def test_the_table_of_runs_has_a_row_per_run() -> None:
-    dead = [(Outcome.NONFINITE, step, None) for step in (12, 33, 20)]
-    found = records({"none": dead, "ln": HEALTHY, "rms": HEALTHY})
-    table = collapse.deaths(PLAN, dict(list(found.items())[:-1]))
+    nonfinite_ends = [(Outcome.NONFINITE, step, None) for step in (12, 33, 20)]
+    runs = records({"none": nonfinite_ends, "ln": HEALTHY, "rms": HEALTHY})
+    table = collapse.deaths(PLAN, dict(list(runs.items())[:-1]))
     assert table.rows[1] == ("none", "1", "nonfinite", "", "33", "inf", "grad", "blocks.3.ffn.f.fc1.weight", "3")
     assert table.rows[3][:4] == ("ln", "0", "learned", "2.000")
     assert table.rows[-1][2] == "pending"

@@ -100,21 +100,21 @@ def environment(words: list[str], shell: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("shell", "told"),
+    ("shell", "output"),
     [
         ("bash", "heads=\n"),
-        ("zsh", "heads=:attention heads; divides width\n"),
-        ("fish", "heads=\tattention heads; divides width\n"),
+        ("zsh", f"heads=:{KEYS['heads'].help}\n"),
+        ("fish", f"heads=\t{KEYS['heads'].help}\n"),
         ("tcsh", ""),
     ],
 )
 def test_each_shell_has_its_form(
-    shell: str, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    shell: str, output: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, value in environment(["normexp", "sweep", "a.yaml", "hea"], shell).items():
         monkeypatch.setenv(name, value)
     completion.answer(ROOT)
-    assert capsys.readouterr().out == told
+    assert capsys.readouterr().out == output
 
 
 def test_completion_runs_no_plugin_and_imports_no_slow_library(tmp_path: Path) -> None:

@@ -58,23 +58,23 @@ class TestFiles:
         assert {path.name for path in folder.iterdir()} - {".lock"} == {"probe.csv", "probe.png", "probe.svg"}
 
     def test_every_network_seed_and_quantity_is_a_line(self, made: tuple[Path, str]) -> None:
-        found = lines(made[0])
-        assert list(found[0]) == ["network", "run_id", *KEYS, "layer", "part", "quantity", "value"]
-        names = list(dict.fromkeys(line["network"] for line in found))
+        measured = lines(made[0])
+        assert list(measured[0]) == ["network", "run_id", *KEYS, "layer", "part", "quantity", "value"]
+        names = list(dict.fromkeys(line["network"] for line in measured))
         assert names == ["pre, ln", "pre, none", "post, ln", "post, none"]
         run = RunConfig(norm="ln", position="post", depth=2, seed=1, **KEYS_OF_TINY)
-        mine = [line for line in found if line["network"] == "post, ln" and line["seed"] == "1"]
+        mine = [line for line in measured if line["network"] == "post, ln" and line["seed"] == "1"]
         assert {line["run_id"] for line in mine} == {run.run_id}
         values = [(int(m["layer"]), m["part"], m["quantity"], float(m["value"])) for m in mine]
         assert values == [(row.layer, row.part, row.quantity, row.value) for row in inspect(run)]
 
     def test_equal_networks_keep_their_columns(self, made: tuple[Path, str]) -> None:
         """Without a norm, pre and post are the same network."""
-        found = [line for line in lines(made[0]) if line["network"].endswith("none")]
-        assert {line["position"] for line in found} == {"pre", "post"}
-        values = {name: [x["value"] for x in found if x["position"] == name] for name in ("pre", "post")}
+        measured = [line for line in lines(made[0]) if line["network"].endswith("none")]
+        assert {line["position"] for line in measured} == {"pre", "post"}
+        values = {name: [x["value"] for x in measured if x["position"] == name] for name in ("pre", "post")}
         assert values["pre"] == values["post"]
-        assert len({line["run_id"] for line in found}) == 2
+        assert len({line["run_id"] for line in measured}) == 2
 
     def test_again_gives_the_same_bytes(self, made: tuple[Path, str], tmp_path: Path) -> None:
         folder = made[0]
@@ -181,9 +181,9 @@ class TestAfter:
         last = {
             (row.layer, row.part, row.quantity): row.value for row in store.traces(run.run_id).layers if row.step == 4
         }
-        found = {value[:3]: value[3] for value in self.values(out, command.AFTER)}
-        assert last.keys() <= found.keys()  # up to rounding: gradients of the run are those of its execution path
-        assert [found[place] for place in last] == pytest.approx(list(last.values()), rel=1e-5)
+        measured = {value[:3]: value[3] for value in self.values(out, command.AFTER)}
+        assert last.keys() <= measured.keys()  # up to rounding: gradients of the run are those of its execution path
+        assert [measured[place] for place in last] == pytest.approx(list(last.values()), rel=1e-5)
         before = [(row.layer, row.part, row.quantity, row.value) for row in inspect(run)]
         assert self.values(out, command.BEFORE) == before
 

@@ -89,8 +89,8 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
 @slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_only_the_active_run_of_a_lost_worker_is_repeated(two: Cluster, tmp_path: Path, number: signal.Signals) -> None:
-    told = tmp_path / "told"
-    work = partial(workloads.told, str(told))
+    started = tmp_path / "started"
+    work = partial(workloads.told, str(started))
     events = dask([tiny(seed, steps=150) for seed in range(6)], jobs=2, work=work, scheduler=two.address)
     done: list[RunRecord] = []
     flying: dict[str, bool] = {}
@@ -105,7 +105,7 @@ def test_only_the_active_run_of_a_lost_worker_is_repeated(two: Cluster, tmp_path
             two.workers[0].wait(PATIENCE_SECONDS)
     assert [record.status for record in done] == [Status.DONE] * 6
     assert len({record.run_id for record in done}) == 6
-    starts = told.read_text().split()
+    starts = started.read_text().split()
     assert len(starts) == 7
     assert set(starts) == {str(seed) for seed in range(6)}
 

@@ -69,8 +69,8 @@ class Nursery:
         self._process.stdin.write(json.dumps(asdict(Order(argv, str(cwd), **befalls))) + "\n")
         self._process.stdin.flush()
         answer = json.loads(self._process.stdout.readline())
-        told = {name: (self._folder / name).read_text("utf-8", "replace") for name in ("out", "err")}
-        return Ended(**answer, **told)
+        output = {name: (self._folder / name).read_text("utf-8", "replace") for name in ("out", "err")}
+        return Ended(**answer, **output)
 
     def close(self) -> None:
         """End the process."""

@@ -91,32 +91,32 @@ def check(kind: str, damage: str, folder: Path) -> None:
     good = next(run_id for run_id in ids if not (two / "runs" / run_id / "death.csv").exists())
     path = two / kind if kind not in (*RUN_FILES, "RUN") else two / "runs" / bad / kind.replace("RUN", "")
     DAMAGES[damage](path)
-    told = f"{kind}: {damage}"
+    context = f"{kind}: {damage}"
     intact = {name: text for name, text in read_all(two / "runs").items() if bad not in name and kind != "runs"}
     for name, *given in reading(kind in DERIVED, folder, bad, good):
         ended = program(name, *given, cwd=folder)
-        assert ended.code in (0, 1, 2), (told, name)
+        assert ended.code in (0, 1, 2), (context, name)
         if ended.code == 2:
-            assert names(ended.err, path, bad, good), (told, name, ended.err)
+            assert names(ended.err, path, bad, good), (context, name, ended.err)
         elif ended.code == 1 and name == "pack":  # what it cannot read is left out, and named in a warning
             warned = [line for line in ended.err.splitlines() if line.startswith("warning: ")]
-            assert any(names(line, path, bad, good) for line in warned), (told, ended.err)
+            assert any(names(line, path, bad, good) for line in warned), (context, ended.err)
         elif ended.code == 1:
-            assert name == "repro", (told, name, ended)
-            assert "first difference at step" in ended.out, (told, ended)
+            assert name == "repro", (context, name, ended)
+            assert "first difference at step" in ended.out, (context, ended)
     ended = program(*arguments(folder, TWO), cwd=folder)
     if ended.code:
-        assert str(path) in ended.err, (told, ended.err)
-        assert "remove" in ended.err or "replace" in ended.err, (told, ended.err)
-        assert not ended.out, (told, "before the first run")
+        assert str(path) in ended.err, (context, ended.err)
+        assert "remove" in ended.err or "replace" in ended.err, (context, ended.err)
+        assert not ended.out, (context, "before the first run")
         _remove(path)
         ended = program(*arguments(folder, TWO), cwd=folder)
-    assert ended.code == 0, (told, ended)
-    assert leftovers(folder) == [], told
-    assert rows(two) == dict.fromkeys(rows(two), "done"), told
-    assert len(rows(two)) == 4, told
+    assert ended.code == 0, (context, ended)
+    assert leftovers(folder) == [], context
+    assert rows(two) == dict.fromkeys(rows(two), "done"), context
+    assert len(rows(two)) == 4, context
     for name, text in intact.items():
-        assert (two / "runs" / name).read_bytes() == text, (told, name)
+        assert (two / "runs" / name).read_bytes() == text, (context, name)
 
 
 def reading(derived: bool, folder: Path, bad: str, good: str) -> list[tuple[str, ...]]:

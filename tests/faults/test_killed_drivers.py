@@ -32,11 +32,11 @@ def prepared(folder: Path, undisturbed: Path) -> Path:
     return folder
 
 
-def same_as_undisturbed(folder: Path, undisturbed: Path, told: str, *, norms: bool = True) -> None:
+def same_as_undisturbed(folder: Path, undisturbed: Path, context: str, *, norms: bool = True) -> None:
     """Check that all runs equal those of an undisturbed sweep, and that no temporary files are left."""
-    assert leftovers(folder) == [], told
-    assert numbers(folder, TWO, norms=norms) == numbers(undisturbed, TWO, norms=norms), told
-    assert not (folder / "results" / TWO / ".driver.json").exists(), told
+    assert leftovers(folder) == [], context
+    assert numbers(folder, TWO, norms=norms) == numbers(undisturbed, TWO, norms=norms), context
+    assert not (folder / "results" / TWO / ".driver.json").exists(), context
 
 
 def arguments_of(name: str, folder: Path) -> list[str]:
@@ -60,19 +60,19 @@ def kill_before_operation(number: int, name: str, run: Run, folder: Path, undist
     """Kill a command, repeat it and check. Return False if it ended before this file operation."""
     before(name, folder, undisturbed)
     ended = run(*arguments_of(name, folder), cwd=folder, kill_at=number)
-    told = f"{name} killed before file operation {number}"
+    context = f"{name} killed before file operation {number}"
     if ended.code != -signal.SIGKILL:
-        assert ended.code == 0, (told, ended.err)
+        assert ended.code == 0, (context, ended.err)
         return False
     ended = run(*arguments_of(name, folder), cwd=folder)
-    assert ended.code == 0, (told, ended.err)
+    assert ended.code == 0, (context, ended.err)
     if name == "pack":
         pack = Path("results", TWO, "runs.tar.xz")
-        assert (folder / pack).read_bytes() == (undisturbed / pack).read_bytes(), told
+        assert (folder / pack).read_bytes() == (undisturbed / pack).read_bytes(), context
     if name == "unpack":  # which makes no tables
-        assert leftovers(folder) == [], told
-        assert program("report", f"{folder}/results/{TWO}", cwd=folder).code == 0, told
-    same_as_undisturbed(folder, undisturbed, told, norms=name != "unpack")
+        assert leftovers(folder) == [], context
+        assert program("report", f"{folder}/results/{TWO}", cwd=folder).code == 0, context
+    same_as_undisturbed(folder, undisturbed, context, norms=name != "unpack")
     return True
 
 
@@ -109,11 +109,11 @@ def test_kills_at_random_moments_of_a_sweep(nursery: Nursery, undisturbed: Path,
             if ended.code != -signal.SIGKILL:
                 break
             kills += 1
-        told = f"seed {SEED}, folder {folders}: killed after {delays} s"
+        context = f"seed {SEED}, folder {folders}: killed after {delays} s"
         finished(nursery.run, folder, TWO, figures=True)
-        same_as_undisturbed(folder, undisturbed, told)
+        same_as_undisturbed(folder, undisturbed, context)
         figures = Path("results", TWO, "figures")
-        assert sorted(os.listdir(folder / figures)) == sorted(os.listdir(fresh / figures)), told
+        assert sorted(os.listdir(folder / figures)) == sorted(os.listdir(fresh / figures)), context
         shutil.rmtree(folder)
 
 

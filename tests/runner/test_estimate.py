@@ -30,7 +30,7 @@ def took(config: RunConfig, times: float, **seconds: float) -> RunRecord:
     return replace(records.done(config, 2.0), seconds={"steps": 0.75 * trained, "eval": 0.25 * trained} | seconds)
 
 
-def told(config: RunConfig, times: float, beside: float = 0.0) -> RunRecord:
+def record_of(config: RunConfig, times: float, beside: float = 0.0) -> RunRecord:
     """The same, `total` with what it took beside them."""
     record = took(config, times)
     return replace(record, seconds={**record.seconds, "total": sum(record.seconds.values()) + beside})
@@ -57,7 +57,7 @@ def test_an_evaluation_is_a_forward_pass_and_the_layer_signal(batch: int) -> Non
 
 def test_stored_runs_give_the_pace_and_its_basis() -> None:
     run = RunConfig(depth=4, steps=records.STEPS)
-    pace = time_left.pace([told(run, 3.0, beside=1.0)])
+    pace = time_left.pace([record_of(run, 3.0, beside=1.0)])
     assert "stored runs" in pace.basis
     longer = replace(run, steps=200)
     assert pace.run(longer) == pytest.approx(3 * time_left.work(longer) + 1.0 + time_left.ASSUMED_RUN_SECONDS), (
@@ -75,7 +75,7 @@ def test_a_sweep_takes_start_runs_and_figures() -> None:
 def test_tiny_runs_beside_a_long_one_do_not_mislead() -> None:
     long = RunConfig(depth=20, steps=records.STEPS)
     tiny = RunConfig(depth=1, width=8, heads=1, hidden=8, steps=records.STEPS)
-    pace = time_left.pace([told(long, 2.0), *[told(tiny, 20.0)] * 9])
+    pace = time_left.pace([record_of(long, 2.0), *[record_of(tiny, 20.0)] * 9])
     assert pace.run(long) == pytest.approx(2.0 * time_left.work(long), rel=0.1)
 
 
@@ -100,7 +100,7 @@ def test_small_networks_cost_overhead_and_large_ones_operations() -> None:
 
 def test_runs_of_the_same_mixer_are_asked_first() -> None:
     stored = [
-        told(RunConfig(mixer=mixer, steps=records.STEPS), times)
+        record_of(RunConfig(mixer=mixer, steps=records.STEPS), times)
         for mixer, times in (("linear", 2.0), ("linear", 2.0), ("attention", 5.0))
     ]
     pace = time_left.pace(stored)

@@ -134,11 +134,11 @@ def test_damaged_runs_are_left_out_with_a_warning(tmp_path: Path, shards: list[S
     (runs / linked / "log.txt").unlink()
     (runs / linked / "log.txt").symlink_to(secret)
     merged = joined(shards)
-    told = "\n".join(merged.warnings)
+    text = "\n".join(merged.warnings)
     assert merged.copied == 9
     assert merged.exit_code == 1
     assert [
-        name for name in (f"{garbled}/run.json", f"{cut}/curve.csv: line 1", f"{linked}/log.txt") if name not in told
+        name for name in (f"{garbled}/run.json", f"{cut}/curve.csv: line 1", f"{linked}/log.txt") if name not in text
     ] == []
     assert "3 of 12 runs" in merged.messages[0]
     assert not any(b"secret" in content for content in files(merged.store.folder).values())

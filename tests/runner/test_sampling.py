@@ -68,11 +68,11 @@ def test_a_sample_measures_the_machine(start: float, beside: float, pace: float,
     assert sample is not None
     assert sample.start_seconds == pytest.approx(start, abs=1e-6)
     assert sample.run_seconds == pytest.approx(beside, abs=1e-6)
-    found = time_left.pace((), sample)
-    assert found.run(TODO[0]) == pytest.approx(pace * time_left.work(TODO[0]) + beside)
-    assert "short runs" in found.basis
-    expected = start + max(sum(map(found.run, TODO)) / jobs, max(map(found.run, TODO))) + found.end_seconds
-    assert time_left.seconds(TODO, found, jobs) == pytest.approx(expected)
+    measured = time_left.pace((), sample)
+    assert measured.run(TODO[0]) == pytest.approx(pace * time_left.work(TODO[0]) + beside)
+    assert "short runs" in measured.basis
+    expected = start + max(sum(map(measured.run, TODO)) / jobs, max(map(measured.run, TODO))) + measured.end_seconds
+    assert time_left.seconds(TODO, measured, jobs) == pytest.approx(expected)
 
 
 def test_a_sample_is_short_and_of_every_network_and_as_busy_as_the_sweep() -> None:

@@ -323,21 +323,21 @@ def test_every_command_meets_damage(
         given = [part.format(folder=store.folder, run=run_id, other=other) for part in arguments]
         capfd.readouterr()
         code = main(given, tmp_path, monkeypatch)
-        told = "".join(capfd.readouterr())
-        where = (command, name, how, code, told)
-        assert "Traceback" not in told, where
+        output = "".join(capfd.readouterr())
+        case = (command, name, how, code, output)
+        assert "Traceback" not in output, case
         relative = str(path.relative_to(tmp_path))
         if name == RUN:
-            assert code in (0, 1, 2), where
-            assert code == 0 or relative in told or run_id in told, where
+            assert code in (0, 1, 2), case
+            assert code == 0 or relative in output or run_id in output, case
         elif name in blocked:
-            assert code in ((1, 2) if command != "merge" else (1,)), where
-            assert relative in told or (name == WEIGHTS and how == "missing" and run_id in told), where
+            assert code in ((1, 2) if command != "merge" else (1,)), case
+            assert relative in output or (name == WEIGHTS and how == "missing" and run_id in output), case
         else:
-            assert code in (0, 1) if command == "repro" else code == 0, where
+            assert code in (0, 1) if command == "repro" else code == 0, case
             found = how != "bytes flipped" or command in ("report --figures", "explain", "compare runs")
             if command not in SILENT and name in TRACES and found:
-                assert relative in told, where
+                assert relative in output, case
         for intact, content in before.items():
             if intact.parent.name != run_id:
-                assert intact.read_bytes() == content, where
+                assert intact.read_bytes() == content, case

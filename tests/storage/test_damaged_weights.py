@@ -123,9 +123,9 @@ def test_flipped_bytes_of_the_header_are_reported_or_change_only_keys(flips: lis
     data = bytearray(DATA)
     for at, flip in flips:
         data[at] ^= flip
-    told = complaints(bytes(data))
-    assert all("here" in line and line.isprintable() for line in told)
-    if not told:
+    complaint_lines = complaints(bytes(data))
+    assert all("here" in line and line.isprintable() for line in complaint_lines)
+    if not complaint_lines:
         config, network = read(bytes(data))
         assert tensors_of(network).keys() == tensors_of(build(config)).keys()
 

@@ -89,11 +89,11 @@ class TestLinks:
         path = store.folder / name.replace("RUN_ID", run_id)
         path.unlink()
         os.mkfifo(path)
-        told = ""
+        message = ""
         try:
             store.read_plan()
             store.records()
             store.traces(run_id)
         except UserError as fault:
-            told = str(fault)
-        assert "a pipe or a device" in told + "".join(store.warnings)
+            message = str(fault)
+        assert "a pipe or a device" in message + "".join(store.warnings)

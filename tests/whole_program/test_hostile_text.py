@@ -125,8 +125,8 @@ def test_pages_load_nothing_and_quote_commands() -> None:
     assert "<script" not in text
     assert 'src="' not in text
     assert "\x1b" not in text + markdown(page)
-    told = markdown(page).splitlines()
-    fence = told[2]
+    lines_of_page = markdown(page).splitlines()
+    fence = lines_of_page[2]
     assert fence == "`" * 5
-    assert told.count(fence) == 2
-    assert told[-1] == fence
+    assert lines_of_page.count(fence) == 2
+    assert lines_of_page[-1] == fence

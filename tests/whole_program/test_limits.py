@@ -32,9 +32,9 @@ GIB = 2**20
 
 def stored(folder: Path, runs: int) -> Store:
     """Store made-up runs that are all done, with their config beside them."""
-    asked = folder / "stored.yaml"
-    asked.write_text(STORED.format(last=runs // 10 - 1))
-    plan = grid.plan(sweep_file.load(asked, ()))
+    config_path = folder / "stored.yaml"
+    config_path.write_text(STORED.format(last=runs // 10 - 1))
+    plan = grid.plan(sweep_file.load(config_path, ()))
     store = Store(folder / "results" / plan.folder)
     with store.lock():
         store.begin(plan, (), force=False)
@@ -98,9 +98,9 @@ def test_without_work_each_record_is_read_once_and_figures_are_kept(
 def test_curves_of_ended_runs_are_not_kept_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("normexp.report.report.write_figures", lambda store, report: None)
     tiny = {"depth": 1, "width": 8, "hidden": 8, "heads": 2, "vocab": 8, "batch": 4, "steps": 2, "seed": [0, 1]}
-    asked = grid.plan_of(name="tiny", title="Tiny", groups=[("", tiny)])
+    config_path = grid.plan_of(name="tiny", title="Tiny", groups=[("", tiny)])
     view = View(Console(file=io.StringIO()), {}, tmp_path)
-    swept = run_sweep(asked, Options(out=tmp_path, jobs=1, executor="inline"), view)
+    swept = run_sweep(config_path, Options(out=tmp_path, jobs=1, executor="inline"), view)
     kept = [*view.tally.finished, *swept.report.records.values()]
     assert [record.traces for record in kept] == [None] * 4
     assert all(swept.store.traces(record.run_id).curve for record in kept)
@@ -120,13 +120,13 @@ def spent(*words: str | Path, cwd: Path) -> tuple[float, int]:
 @pytest.mark.skipif(not hasattr(os, "wait4"), reason="resources of a child process are told on POSIX alone")
 def test_ten_thousand_runs_take_ten_times_a_thousand_and_less_than_a_gibibyte(tmp_path: Path) -> None:
     commands = (("list",), ("report", "results/stored"), ("sweep", "stored.yaml"))
-    found: dict[int, list[tuple[float, int]]] = {}
+    spent_by_runs: dict[int, list[tuple[float, int]]] = {}
     for runs in (1000, 10_000):
         folder = tmp_path / str(runs)
         folder.mkdir()
         stored(folder, runs)
         spent("sweep", "stored.yaml", cwd=folder)  # draws the figures
-        found[runs] = [spent(*words, cwd=folder) for words in commands]
-    for words, (few, _), (many, peak) in zip(commands, found[1000], found[10_000], strict=True):
+        spent_by_runs[runs] = [spent(*words, cwd=folder) for words in commands]
+    for words, (few, _), (many, peak) in zip(commands, spent_by_runs[1000], spent_by_runs[10_000], strict=True):
         assert peak < GIB, words
         assert many < 15 * few, words

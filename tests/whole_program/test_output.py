@@ -180,8 +180,8 @@ def test_reading_commands_in_any_encoding_and_width(
         if "COLUMNS" in environment and command.startswith(("list", "schemes", "models")):
             assert max(map(len, text.splitlines())) <= 20
         if command.startswith("report"):
-            told = "".join(text.split())
-            assert {"ascii": "d?pth?[red]", "cp1252": "dépth?[red]", "utf-8": "dépthα[red]"}[encoding] in told
+            squeezed = "".join(text.split())
+            assert {"ascii": "d?pth?[red]", "cp1252": "dépth?[red]", "utf-8": "dépthα[red]"}[encoding] in squeezed
 
 
 def test_characters_that_the_font_lacks_draw_no_warning() -> None:

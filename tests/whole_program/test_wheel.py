@@ -145,10 +145,10 @@ def test_every_command_works_in_any_folder(installed: Installed) -> None:
     for command in COMMANDS:
         words = shlex.split(command.replace("RUN_ID", _run_id(installed.folder)))
         done = installed.run([str(installed.program), *words])
-        told = f"normexp {command}\n{done.stdout}\n{done.stderr}"
-        assert done.returncode == 0, told
-        assert "Traceback" not in done.stderr, told
-        assert str(ROOT) not in done.stdout + done.stderr, told
+        context = f"normexp {command}\n{done.stdout}\n{done.stderr}"
+        assert done.returncode == 0, context
+        assert "Traceback" not in done.stderr, context
+        assert str(ROOT) not in done.stdout + done.stderr, context
     assert {path: path.read_bytes() for path in installed.package.rglob("*") if _is_kept(path)} == before
     assert not installed.home.exists()
     page = (installed.folder / "results" / "one" / "report.html").read_text("utf-8")
