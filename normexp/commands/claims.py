@@ -29,7 +29,9 @@ def command(
             show_default=False,
         ),
     ] = None,
-    run: Annotated[bool, typer.Option("--run", help="First run the missing runs; implies --report.")] = False,
+    run: Annotated[
+        bool, typer.Option("--run", help="First run the missing runs; implies --report unless ids are given.")
+    ] = False,
     report: Annotated[
         bool,
         typer.Option("--report", help="Write REPORT.md and report.html for all claims into the folder of the runs."),
