@@ -1,8 +1,8 @@
-"""normexp from Python: one run, a sweep, and what is stored. The commands call the same functions.
+"""The Python interface of normexp: train one network, run a sweep, load stored results.
 
-Losses are in nats over the validation targets, steps are updates counted from 1. Input that the user must mend raises
-UserError, with every complaint at once. Nothing here needs an `if __name__ == "__main__"`: workers never run the script
-that started them. Ctrl-C stores what has finished, and the same call goes on from there.
+Losses are in nats, averaged over the validation targets. Steps are counted from 1. Invalid input raises UserError with
+every complaint at once. Scripts need no `if __name__ == "__main__"`, because workers never run the script that started
+them. After Ctrl-C, finished runs are stored, and the same call runs only the missing ones.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from normexp.analysis import frames as tables
-from normexp.config import feasibility, grid, plugins
-from normexp.config import sweep_file as given
+from normexp.config import feasibility, grid, plugins, sweep_file
 from normexp.config.plan import Plan, parse_shard
 from normexp.config.run import KEYS, RunConfig
 from normexp.config.yaml_file import nearest
@@ -41,17 +40,16 @@ if TYPE_CHECKING:
 
 
 Files = str | PathLike[str] | Sequence[str | PathLike[str]]
-"""A plugin's file, or several; they are loaded for the rest of the process."""
+"""One plugin file or several. Plugins stay loaded for the rest of the process."""
 READERS: Mapping[str, Callable[[Path], pd.DataFrame]] = {".csv": tables.read_csv, ".parquet": tables.read_parquet}
-"""What reads a file of ours, by the end of its name."""
-
+"""Readers of our table files, by suffix."""
 
 Parameters = ParamSpec("Parameters")
 Returned = TypeVar("Returned")
 
 
 def _former_names(**names: str) -> Callable[[Callable[Parameters, Returned]], Callable[Parameters, Returned]]:
-    """Let a function accept keywords under their former names, and warn of each."""
+    """Let a function accept keywords under their former names, with a FutureWarning."""
 
     def decorate(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
         @functools.wraps(function)
@@ -78,17 +76,19 @@ def run(
     plugin: Files = (),
     progress: Callable[[Progress], None] | None = None,
 ) -> RunRecord:
-    """Train one network and judge it; nothing is stored. `config` may be a dict of keys: {"depth": 4, "lr": 1e-2}.
+    """Train one network and return its record. Nothing is stored.
 
-    The record has the canonical config (keys that do not matter at their neutral value), `status`, `verdict` with the
-    outcome, `result` with losses and the death, if any, and `traces`: `curve`, one row an update, and `layers`. A run
-    that diverges is done, as in a sweep; only one whose process fails has another status, and `error`, and no verdict.
-    `autograd`: every step by autograd; `path` names an execution path, by default the fastest. `executor`: "processes",
-    "inline" or "dask"; the last with the address of its `scheduler`, or "local". `progress` is called some times a
-    second while it trains.
+    `config` is a RunConfig or a dict of keys, {"depth": 4, "lr": 1e-2}. With `autograd`, gradients are computed with
+    autograd; `path` selects an execution path, by default the fastest. `executor` is "processes", "inline" or "dask",
+    the latter with the address of its `scheduler` or "local". `progress` is called a few times per second.
 
-    Raises UserError where no run can be made with these values, or it does not fit into memory; where the task has
-    nothing to learn or an infinite reference loss; and where the executor is unknown, or has not what it needs.
+    The record contains the canonical config (keys that cannot affect the run at their neutral value), `status`,
+    `verdict` with the outcome, `result` with losses and, for a non-finite run, `death`, and `traces` with `curve` (one
+    row per step) and `layers`. A run that diverges is done. A run whose process fails has another status, an `error`
+    and no verdict.
+
+    Raises UserError if the values are invalid, if the run does not fit into memory, if the task has no learnable gap
+    or an infinite reference loss, or if the executor is unknown or not available.
     """
     _load(plugin)
     config = config if isinstance(config, RunConfig) else _config(config)
@@ -110,7 +110,7 @@ def run(
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SweepResult:
-    """A sweep's folder as it is now. `exit_code` is the command's: 0 where every run is done, 1 where some failed."""
+    """The results of a sweep in its folder. `exit_code` is 0 if all runs are done, 1 if some failed."""
 
     folder: Path
     exit_code: int
@@ -118,34 +118,34 @@ class SweepResult:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row a run, as in runs.csv: `run_id`, `status`, `outcome`, every config key, losses, the death."""
+        """One row per run, as in runs.csv: `run_id`, `status`, `outcome`, config keys, losses, non-finite step."""
         return self.report.runs
 
     @property
     def points(self) -> pd.DataFrame:
-        """One row a point: the axes' values as asked, and the `run_id` that answers it."""
+        """One row per config of the grid: its values on the axes, and its `run_id`."""
         return tables.points(self.report.plan)
 
     @property
     def summary(self) -> pd.DataFrame:
-        """One row a cell, a combination without seeds: counts, median with the dead as infinite, mean, interval."""
+        """One row per cell (a config over seeds): counts, medians (non-finite runs count as infinity), means, CIs."""
         return self.report.summary
 
     @property
     def conclusion(self) -> str:
-        """What came of it, in sentences."""
+        """The main results in sentences."""
         return self.report.conclusion
 
     @property
     def records(self) -> Mapping[str, RunRecord]:
-        """Run id to record, without traces, of the runs that have ended."""
+        """Records of finished runs by run id, without traces."""
         return self.report.records
 
     def read(self, run_id: str) -> RunRecord:
-        """One record with its traces and log. Raises UserError where it has not ended or is not of this sweep."""
+        """Return one record with its traces and log. Raises UserError if the sweep has no such finished run."""
         record = Store(self.folder).read(run_id)
         if record is None:
-            raise UserError(f"{run_id}: no such run has ended in {self.folder}")
+            raise UserError(f"{run_id}: no such finished run in {self.folder}")
         return record
 
     def __repr__(self) -> str:
@@ -154,7 +154,7 @@ class SweepResult:
 
 @_former_names(plain="autograd", refresh="rerun_outdated")
 def sweep(
-    config: given.Config,
+    config: sweep_file.Config,
     overrides: str | Sequence[str] = (),
     *,
     out: str | PathLike[str] = RESULTS,
@@ -175,19 +175,18 @@ def sweep(
     plugin: Files = (),
     progress: bool | Listener = False,
 ) -> SweepResult:
-    """Run what is missing of a grid; write its tables and figures below `out`. The options are those of the command.
+    """Run the missing runs of a grid, and write tables and figures below `out`. Options are those of `normexp sweep`.
 
     `config` is a path, YAML text, or a dict of the same form: {"base": {"depth": 4}, "grid": {"lr": [1e-3, 1e-2]}}.
-    `overrides` are texts, "steps=100". `jobs` runs at a time, by default as many as there are processors.
-    `shard`, "2/4", makes that share of the runs, in a folder of its own.
-    `plugin` files are loaded for the rest of the process. With `progress`, the command's live view on standard
-    error, or whoever follows it. What the command prints as a warning, such as how many duplicate points were dropped,
-    is issued as a ConfigWarning.
+    `overrides` are texts, "steps=100". `jobs` is the number of parallel runs, by default one per processor.
+    `shard`, "2/4", runs that share of the grid in a separate folder. `plugin` files stay loaded for the rest of the
+    process. `progress=True` shows the live view on standard error; a listener receives the events. Warnings, such as
+    dropped duplicates, are issued as ConfigWarning.
 
-    Raises UserError for bad input, before anything is written; and where the disk is full or no worker can be started.
+    Raises UserError for invalid input, before anything is written, and if the disk is full or no worker can be started.
     """
     _load(plugin)
-    plan = grid.plan(given.read(config, _listed(overrides), scale=scale), max_runs=max_runs)
+    plan = grid.plan(sweep_file.read(config, _listed(overrides), scale=scale), max_runs=max_runs)
     for text in plan.warnings:
         warnings.warn(text, ConfigWarning, stacklevel=2)
     if shard is not None:
@@ -209,31 +208,32 @@ def sweep(
     swept = run_sweep(plan, options, _listener(plan, progress))
     if swept.stopped:
         if swept.exit_code > 128:
-            signal.raise_signal(swept.exit_code - 128)  # what the signal would have done: KeyboardInterrupt, or the end
+            signal.raise_signal(swept.exit_code - 128)  # its usual effect: KeyboardInterrupt or the end
         raise UserError(swept.message)
     return SweepResult(folder=swept.store.folder, exit_code=swept.exit_code, report=swept.report)
 
 
 def load(path: str | PathLike[str], *, plugin: Files = ()) -> pd.DataFrame:
-    """One row a run of a sweep's folder, finished or not, as `SweepResult.frame`; or any CSV or Parquet file of ours.
+    """Return one row per run of a sweep's folder, like `SweepResult.frame`, or the table in a CSV or Parquet file.
 
-    Each column has its type whatever its cells hold: counts Int64, losses Float64, switches boolean, and words text, in
-    which `none` is a word and no gap. In a Float64 column a NaN is a result, and NA is what was not measured: `isna`
-    tells of NA alone. In a float64 column a NaN is a gap. Calculations with a Float64 column make NA of NaN, unless
-    `pandas.set_option("future.distinguish_nan_and_na", True)` is called first.
-    For a folder of sweeps: the runs of all of them, with the column `sweep` first.
+    For a folder of sweeps, return the runs of all of them, with the column `sweep` first.
 
-    Raises UserError where there is nothing of ours, or runs of a plugin's that is not loaded.
+    Column types do not depend on the cells: counts are Int64, losses Float64, switches boolean, words text (in which
+    `none` is a word). In a Float64 column, NaN is a result and NA means not measured; `isna` finds only NA. In a
+    float64 column, NaN means not measured. Calculations with Float64 columns turn NaN into NA, unless
+    `pandas.set_option("future.distinguish_nan_and_na", True)` is set.
+
+    Raises UserError if the path holds no results, or if runs need a plugin that is not loaded.
     """
     _load(plugin)
-    place = Path(path)
-    if place.is_file():
-        if place.suffix not in READERS:
-            raise UserError(f"{place}: a file to load ends in {' or '.join(READERS)}; of a sweep, give the folder")
-        return READERS[place.suffix](place)
-    if (place / MANIFEST).is_file():
-        return reports.read(Store(place)).runs
-    return _of_all(place)
+    path = Path(path)
+    if path.is_file():
+        if path.suffix not in READERS:
+            raise UserError(f"{path}: not a {' or '.join(READERS)} file; for a sweep, give its folder")
+        return READERS[path.suffix](path)
+    if (path / MANIFEST).is_file():
+        return reports.read(Store(path)).runs
+    return _load_all(path)
 
 
 def _load(files: Files) -> None:
@@ -242,14 +242,14 @@ def _load(files: Files) -> None:
 
 
 def _config(keys: Mapping[str, Any]) -> RunConfig:
-    """Raises UserError for unknown keys, and for values that do not fit."""
+    """Raise UserError for unknown keys and invalid values."""
     unknown = [name for name in keys if name not in KEYS]
     if unknown:
-        raise UserError(*(f"{name}: no key of a run; {nearest(str(name), KEYS)}" for name in unknown))
+        raise UserError(*(f"{name}: not a config key; {nearest(str(name), KEYS)}" for name in unknown))
     return RunConfig(**keys)
 
 
-def _of_all(out: Path) -> pd.DataFrame:
+def _load_all(out: Path) -> pd.DataFrame:
     import pandas as pd
 
     from normexp.storage import index
@@ -260,12 +260,12 @@ def _of_all(out: Path) -> pd.DataFrame:
         runs.insert(0, "sweep", store.folder.name)
         frames.append(runs)
     if not frames:
-        raise UserError(f"{out} is no sweep's folder, holds none, and is no CSV file")
+        raise UserError(f"{out} is neither a sweep's folder nor a folder of sweeps nor a CSV or Parquet file")
     return pd.concat(frames, ignore_index=True)
 
 
 class _Quiet:
-    """Follows a sweep and shows nothing."""
+    """A listener that shows nothing."""
 
     def begin(self, todo: Sequence[RunConfig], *, done: int, failed: int, reused: int) -> None: ...
 
@@ -287,6 +287,6 @@ def _listener(plan: Plan, progress: bool | Listener) -> Listener:
     return live.View(screen, live.names_of(plan))
 
 
-def _listed(given: Any) -> Sequence[Any]:
-    """One text or path as a list of one."""
-    return [given] if isinstance(given, str | PathLike) else given
+def _listed(value: Any) -> Sequence[Any]:
+    """Return a single text or path as a list."""
+    return [value] if isinstance(value, str | PathLike) else value

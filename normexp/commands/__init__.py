@@ -1,1 +1,1 @@
-"""The command line: parse, call one function, print. The only package that imports Typer."""
+"""The command line: parse arguments, call one function, print the result. The only package that imports Typer."""

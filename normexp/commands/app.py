@@ -1,4 +1,4 @@
-"""The program: its commands, its own options, and how faults and interruptions end it."""
+"""The `normexp` program: its commands, global options, and exit codes after errors and signals."""
 
 from __future__ import annotations
 
@@ -21,9 +21,13 @@ from normexp.errors import EXIT_USAGE, UserError
 from normexp.execution.machine import open_closed
 from normexp.execution.signals import Stopped
 
+EXIT_OUTPUT_FAILED = 1
+EXIT_SIGPIPE = 128 + 13
+OUTPUT_FAULTS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
-def tell_version(wanted: bool) -> None:
-    """Answer --version."""
+
+def print_version(wanted: bool) -> None:
+    """Print the version and exit."""
     if wanted:
         sys.stdout.write(f"normexp {normexp.__version__}\n")
         raise typer.Exit
@@ -31,19 +35,19 @@ def tell_version(wanted: bool) -> None:
 
 def program(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=tell_version)
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=print_version)
     ] = False,
     show_completion: Annotated[
         str | None,
         typer.Option(
             metavar="SHELL",
-            help="Print the script that makes bash, zsh or fish complete commands, keys, schemes and runs.",
+            help="Print the completion script for bash, zsh or fish.",
             is_eager=True,
             callback=show,
         ),
     ] = None,
 ) -> None:
-    """What can be asked without a command."""
+    """Declare the options that work without a command."""
 
 
 app = typer.Typer(
@@ -57,29 +61,25 @@ app.callback()(program)
 
 
 def commands() -> list[tuple[str, Any]]:
-    """Name and module of every command: each module of the package that names its panel, panel by panel."""
+    """Return name and module of every command, sorted by panel. A module with a `PANEL` is a command."""
     names = [module.name for module in pkgutil.iter_modules(normexp.commands.__path__) if module.name != "app"]
     modules = {name: importlib.import_module(f"normexp.commands.{name}") for name in names}
-    found = [(name, module) for name, module in modules.items() if hasattr(module, "PANEL")]
-    return sorted(found, key=lambda named: [*options.Panel].index(named[1].PANEL))
+    with_panel = [(name, module) for name, module in modules.items() if hasattr(module, "PANEL")]
+    return sorted(with_panel, key=lambda command: [*options.Panel].index(command[1].PANEL))
 
 
 for name, module in commands():
     app.command(name=name, cls=options.Command, rich_help_panel=module.PANEL)(module.command)
 
-EXIT_OUTPUT_FAILED = 1
-EXIT_SIGPIPE = 128 + 13
-OUTPUT_FAULTS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
-
 
 def main() -> None:
-    """Run the program; a fault of the user's is told in plain lines and exits with 2.
+    """Run the program. Exits with 2 after a `UserError`, whose complaints go to standard error.
 
-    Where the reader of the output has gone (`normexp list | head -1`), it ends quietly with 141, as a program that
-    SIGPIPE ends: 0 would say that all is done. Where the output cannot be written, with one line and 1.
+    Exits silently with 141 if the output pipe was closed (`normexp list | head -1`), like a program killed by SIGPIPE;
+    exit code 0 would claim that all runs completed. Exits with 1 if standard output cannot be written.
     """
     _open_streams()
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # what it says of caches is for who calls it
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # hides its remarks on font caches
     try:
         try:
             completion.answer(typer.main.get_command(app)) if completion.VARIABLE in os.environ else app()
@@ -90,32 +90,27 @@ def main() -> None:
     except Stopped as stop:
         sys.exit(stop.exit_code)
     except SystemExit as end:
-        # rich and Typer make a closed pipe an exit with 1.
+        # rich and Typer turn a closed pipe into an exit with 1.
         if isinstance(end.__context__, BrokenPipeError):
             _end(EXIT_SIGPIPE)
         raise
     except BrokenPipeError:
         _end(EXIT_SIGPIPE)
     except OSError as fault:
-        if fault.errno is None and fault.filename is None:  # a library's words, as of matplotlib without a cache
+        if fault.errno is None and fault.filename is None:  # raised by a library, e.g. matplotlib without a cache
             _end(EXIT_OUTPUT_FAILED, str(fault))
         if fault.filename is not None or fault.errno not in OUTPUT_FAULTS:
             raise
         _end(EXIT_OUTPUT_FAILED, f"cannot write to standard output: {fault.strerror}")
     except Exception as fault:
-        if told := _of_a_plugin(fault):
-            _end(EXIT_USAGE, told)
+        plugins = sys.modules.get("normexp.config.plugins")
+        if plugins is not None and (message := plugins.blamed(fault)):
+            _end(EXIT_USAGE, message)
         raise
 
 
-def _of_a_plugin(fault: Exception) -> str:
-    """What is told of a fault that a user's plugin raised; empty for any other."""
-    plugins = sys.modules.get("normexp.config.plugins")
-    return plugins.blamed(fault) if plugins is not None else ""
-
-
 def _open_streams() -> None:
-    """Give each standard stream that was closed the null device; what an encoding lacks is replaced."""
+    """Open closed standard streams on the null device, and replace characters that an encoding lacks."""
     open_closed()
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
@@ -126,7 +121,7 @@ def _open_streams() -> None:
 
 
 def _end(exit_code: int, *complaints: str) -> NoReturn:
-    """Tell what can still be told, and exit; what could not be written is dropped."""
+    """Print the complaints and exit. Output that cannot be written is dropped."""
     with contextlib.suppress(OSError):
         for complaint in complaints:
             print(f"normexp: {complaint}", file=sys.stderr)

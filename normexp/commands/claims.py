@@ -1,4 +1,4 @@
-"""normexp claims: a text put to the test, claim by claim."""
+"""normexp claims: check the claims of a text."""
 
 from __future__ import annotations
 
@@ -25,35 +25,37 @@ def command(
         list[str] | None,
         typer.Argument(
             metavar="[FILE] [ID]...",
-            help="A claims file, or article or papers; ids of claims, or how they begin: article.6.2.",
+            help="A claims file, or article or papers; then claim ids or prefixes of ids: article.6.2.",
             show_default=False,
         ),
     ] = None,
-    run: Annotated[bool, typer.Option("--run", help="Run what the claims lack first; then --report.")] = False,
+    run: Annotated[
+        bool, typer.Option("--run", help="First run the missing runs; implies --report unless ids are given.")
+    ] = False,
     report: Annotated[
         bool,
-        typer.Option("--report", help="Write REPORT.md and report.html, of all claims, into the runs' folder."),
+        typer.Option("--report", help="Write REPORT.md and report.html for all claims into the folder of the runs."),
     ] = False,
     accept: Annotated[
         bool,
-        typer.Option("--accept", help="Write what full runs decide into the file, as the verdicts that it expects."),
+        typer.Option("--accept", help="Write the verdicts of full runs into the claims file as expected verdicts."),
     ] = False,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder of the runs; default: results/ and the file's name.")
+        Path | None, typer.Option("--out", help="Folder of the runs; default: results/NAME for a claims file NAME.")
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Shortened runs of one seed, in a folder of their own: they settle nothing.")
+        bool, typer.Option("--quick", help="Use shortened runs of one seed, in a separate folder; not conclusive.")
     ] = False,
     scale: Annotated[
         float | None,
         typer.Option(
             parser=common.number(low=1e-4, high=0.99),
             metavar="<float>",
-            help="How short quick runs are, 0.03 of their steps by default, 0.0001 to 0.99; implies --quick.",
+            help="Length of quick runs relative to full runs, 0.0001 to 0.99; default: 0.03. Implies --quick.",
         ),
     ] = None,
     checks: Annotated[
-        bool, typer.Option("--checks", help="List what a claims file may name: checks, measures, calculations.")
+        bool, typer.Option("--checks", help="List the checks, measures and calculations of claims files.")
     ] = False,
     jobs: common.Jobs = None,
     executor: common.Executor = "processes",
@@ -61,10 +63,10 @@ def command(
     json: common.Json = False,
     plugin: common.Plugins = None,
 ) -> None:
-    """Each claim of a text with its verdict: from stored runs, a calculation made now, or its source.
+    """Check each claim of a text against stored runs, a calculation or its source, and print the verdicts.
 
-    Runs that are there in runs.tar.xz alone are restored first.
-    Exits with 3 where a verdict on full runs differs from the one that the file expects.
+    Packed runs (runs.tar.xz) are restored first.
+    Exits with 3 if a verdict on full runs differs from the one that the file expects.
     """
     from normexp.claims import evaluate, update_expected
     from normexp.claims.claim import Word
@@ -80,12 +82,12 @@ def command(
     if checks:
         show(view.vocabulary())
         return
-    file, chosen, one = choose(names or ())
+    file, chosen, single = choose(names or ())
     shortened = (scale or QUICK_SCALE) if quick or scale else 1.0
-    if report and (one or len(chosen) < len(file.claims)):
-        raise UserError("--report: the report is of all claims of a file: leave out the ids")
+    if report and (single or len(chosen) < len(file.claims)):
+        raise UserError("--report: the report covers all claims of a file: leave out the ids")
     if accept and shortened != 1.0:
-        raise UserError("--accept: quick runs settle nothing: leave out --quick and --scale")
+        raise UserError("--accept: quick runs are not conclusive: leave out --quick and --scale")
     folder = out or folder_of(file, shortened)
     _restore(folder)
     options = Options(
@@ -100,41 +102,42 @@ def command(
     )
     aside = redirect_stdout(sys.stderr) if json else nullcontext()
     with aside:
-        failed = _run(file, chosen, shortened, options, one) if run else 0
+        failed = _run(file, chosen, shortened, options, single) if run else 0
         verdicts = evaluate.judged(file, chosen, folder, scale=shortened, warn=warn)
-    if one and not json:
+    if single and not json:
         show(view.detail(verdicts[0], evaluate.commands(file, verdicts[0].claim, folder, shortened), folder))
     elif not json:
         show(view.listing(verdicts, file.title))
     if not json and any(verdict.word is Word.NOT_ENOUGH for verdict in verdicts):
-        asked = ["normexp", "claims", *(names or ()), "--run"]
-        asked += [] if shortened == 1.0 else ["--quick"] if shortened == QUICK_SCALE else ["--scale", f"{shortened:g}"]
-        asked += ["--out", str(out)] if out else []
-        _tell_missing(file, chosen, shortened, options, asked, one)
-    refused = None
+        command = ["normexp", "claims", *(names or ()), "--run"]
+        if shortened != 1.0:
+            command += ["--quick"] if shortened == QUICK_SCALE else ["--scale", f"{shortened:g}"]
+        command += ["--out", str(out)] if out else []
+        _show_missing(file, chosen, shortened, options, command, single)
+    not_accepted = None
     if accept:
         try:
             accepted = update_expected.accept(file, verdicts)
             with aside:
-                show(f"{file.path}: {plural(len(accepted), 'verdict')} written as expected")
+                show(f"{file.path}: {plural(len(accepted), 'expected verdict')} written")
             file, verdicts = update_expected.read_again(file, verdicts)
         except UserError as fault:
-            refused = fault  # what was run for hours still gets its report
+            not_accepted = fault  # raised after the report is written: the runs may have taken hours
     if json:
         show_json(view.as_data(file, verdicts))
-    if not one and (report or (run and len(chosen) == len(file.claims))):
+    if not single and (report or (run and len(chosen) == len(file.claims))):
         with aside:
             _report(file, verdicts, folder, shortened, redraw=not run)
-    if refused is not None:
-        raise refused
+    if not_accepted is not None:
+        raise not_accepted
     differs = any(verdict.differs for verdict in verdicts)
     raise typer.Exit(failed or (EXIT_VERDICT_DIFFERS if differs else 0))
 
 
-def _tell_missing(
-    file: ClaimFile, chosen: list[Claim], scale: float, options: Options, asked: list[str], one: bool
+def _show_missing(
+    file: ClaimFile, chosen: list[Claim], scale: float, options: Options, words: list[str], single: bool
 ) -> None:
-    """Say how many runs are missing, how long they take, and what to run. Without missing runs, say nothing."""
+    """Print how many runs are missing, how long they take, and the command that runs them, if any are missing."""
     from normexp.claims import evaluate
     from normexp.claims.files import called, shipped
     from normexp.config import plugins
@@ -145,7 +148,7 @@ def _tell_missing(
     from normexp.terminal import claims as view
     from normexp.terminal.show import show
 
-    lacking, needed = evaluate.missing(file, chosen, options.out, scale, alone=one)
+    lacking, needed = evaluate.missing(file, chosen, options.out, scale, alone=single)
     if not lacking:
         return
     jobs = workers_to_count_on(options.jobs, options.scheduler)
@@ -154,12 +157,12 @@ def _tell_missing(
     name = called(file)
     packed = name if scale == 1.0 and name in shipped() and not index.packs(options.out) else ""
     takes = f"about {duration(seconds)} with {plural(jobs, 'worker')}"
-    command = shlex.join(asked) + plugins.options()
+    command = shlex.join(words) + plugins.options()
     show(view.missing(len(lacking), needed, options.out, takes, command, packed_elsewhere=packed))
 
 
 def _restore(folder: Path) -> None:
-    """Unpack what packs hold and their folders lack. Where other runs are there, a fault is no more than a warning."""
+    """Restore packed runs that are missing. If the folder has other runs, a damaged pack is only a warning."""
     from normexp.commands.unpack import restore
     from normexp.errors import UserError
     from normexp.storage import index
@@ -183,14 +186,17 @@ def _report(file: ClaimFile, verdicts: list[Verdict], folder: Path, scale: float
     show(f"Report: {' and '.join(map(str, paths))}")
 
 
-def _run(file: ClaimFile, chosen: list[Claim], scale: float, options: Options, one: bool) -> int:
-    """Run the sweeps that the claims read, in the file's order; of one claim, its points alone. The exit code."""
+def _run(file: ClaimFile, chosen: list[Claim], scale: float, options: Options, single: bool) -> int:
+    """Run the sweeps that the claims need, in the file's order; for a single claim, only its points.
+
+    Return the exit code.
+    """
     from normexp.claims import evaluate
     from normexp.errors import EXIT_RUNS_FAILED
     from normexp.terminal.show import execute
 
     worst = 0
-    for plan, only in evaluate.work(file, chosen, scale, alone=one):
+    for plan, only in evaluate.work(file, chosen, scale, alone=single):
         swept = execute(plan, replace(options, only=only))
         if swept.stopped or swept.exit_code not in (0, EXIT_RUNS_FAILED):
             raise typer.Exit(swept.exit_code)

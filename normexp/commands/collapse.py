@@ -1,4 +1,4 @@
-"""normexp collapse."""
+"""normexp collapse: train one network beside LayerNorm and RMSNorm baselines."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from normexp.schemes.network_config import Value
 
 PANEL = common.Panel.RUN
 
-OWN_NAMES = {"depth": "layers"}
-"""Run keys that this command also calls otherwise."""
+OPTION_NAMES = {"depth": "layers"}
+"""Run keys with a second option name."""
 
 
 def _collapse(
@@ -33,9 +33,9 @@ def _collapse(
     scheduler: str | None,
     **keys: str | None,
 ) -> None:
-    """Train a network, three seeds, beside its LN and RMSNorm twins: does it break, when, and in which layer?
+    """Train a network on three seeds beside LN and RMSNorm baselines, and report whether, when and where it breaks.
 
-    As a Transformer with lr 1e-2 by default. When nothing collapses, it says so.
+    The default is a Transformer with lr 1e-2.
     """
     from normexp.analysis.collapse import plan_of
     from normexp.runner.run_selection import Options
@@ -43,17 +43,16 @@ def _collapse(
 
     if setting not in SETTINGS:
         raise UserError(f"--setting {setting}: there are {', '.join(SETTINGS)}")
-    given: dict[str, Value] = {}
+    values: dict[str, Value] = {}
     complaints = []
     for name, text in keys.items():
         if text is not None and ("," in text or text.startswith("[")):
             decimal = with_point(text)
-            several = f"for a decimal write {decimal}" if decimal else "`normexp sweep` takes several"
-            several = f"collapse takes one value; {several}"
-            complaints.append(f"--{_option(name)} {text}: {several}")
+            advice = f"for a decimal write {decimal}" if decimal else "`normexp sweep` takes several"
+            complaints.append(f"--{_option(name)} {text}: collapse takes one value; {advice}")
         elif text is not None:
             try:
-                given[name] = KEYS[name].parse(text)
+                values[name] = KEYS[name].parse(text)
             except ValueError as fault:
                 complaints.append(f"--{_option(name)}: {fault}")
     if complaints:
@@ -67,14 +66,14 @@ def _collapse(
         autograd=autograd,
         argv=tuple(sys.argv),
     )
-    plan = plan_of(setting, given)
+    plan = plan_of(setting, values)
     for warning in plan.warnings:
         say(f"warning: {warning}")
     raise typer.Exit(execute_collapse(plan, options))
 
 
 def _option(name: str) -> str:
-    return OWN_NAMES.get(name, name).replace("_", "-")
+    return OPTION_NAMES.get(name, name).replace("_", "-")
 
 
 def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
@@ -82,9 +81,9 @@ def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 
 def _with_run_keys(function: Callable[..., None]) -> Callable[..., None]:
-    """Give the command an option for every key of the table."""
-    rates = "lr is 1e-2 by default in as-a-transformer, 1e-3 in the others"
-    setting = Annotated[str, typer.Option(help=f"One of {', '.join(SETTINGS)}; {rates}.")]
+    """Return the command with an option for every run key."""
+    rates = "the default lr is 1e-2 for as-a-transformer and 1e-3 for the others"
+    setting = Annotated[str, typer.Option(help=f"Preset: {', '.join(SETTINGS)}; {rates}.")]
     parameters = [
         _parameter("setting", setting, "as-a-transformer"),
         _parameter("out", common.Out, common.OUT),
@@ -96,12 +95,12 @@ def _with_run_keys(function: Callable[..., None]) -> Callable[..., None]:
         _parameter("plugin", common.Plugins, None),
     ]
     for name, key in KEYS.items():
-        spelled = dict.fromkeys((f"--{_option(name)}", f"--{name.replace('_', '-')}"))
-        told = typer.Option(*spelled, help=f"{key.help} ({key.limits()})", rich_help_panel="Run keys")
-        parameters.append(_parameter(name, Annotated[str | None, told], None))
+        spellings = dict.fromkeys((f"--{_option(name)}", f"--{name.replace('_', '-')}"))
+        option = typer.Option(*spellings, help=f"{key.help} ({key.limits()})", rich_help_panel="Run keys")
+        parameters.append(_parameter(name, Annotated[str | None, option], None))
 
-    def command(plugin: Any = None, **given: Any) -> None:
-        function(**given)
+    def command(plugin: Any = None, **values: Any) -> None:
+        function(**values)
 
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -1,4 +1,4 @@
-"""normexp compare: what differs between two sweeps, or between two runs."""
+"""normexp compare: show differences between two sweeps, two runs, or two values of one key."""
 
 from __future__ import annotations
 
@@ -17,42 +17,41 @@ PANEL = common.Panel.READ
 
 
 def command(
-    a: Annotated[str, typer.Argument(help="A sweep (its folder, or its name under --out), or a run (its id).")],
-    b: Annotated[str | None, typer.Argument(help="Another one of the same sort.", show_default=False)] = None,
+    a: Annotated[str, typer.Argument(help="A sweep (its folder, or its name under --out), or a run id.")],
+    b: Annotated[str | None, typer.Argument(help="A second sweep or run.", show_default=False)] = None,
     along: Annotated[
         str | None,
-        typer.Option(metavar="KEY=X,Y", help="Compare a sweep within itself: its points with X and those with Y."),
+        typer.Option(metavar="KEY=X,Y", help="Compare runs of one sweep: those with KEY=X and those with KEY=Y."),
     ] = None,
     json: common.Json = False,
     out: common.Out = common.OUT,
     plugin: common.Plugins = None,
 ) -> None:
-    """Keys that differ, outcome changes, paired differences of losses: of two sweeps or of two runs."""
+    """Compare two sweeps or two runs: keys that differ, changed outcomes, and paired loss differences."""
     from normexp.analysis import comparison
     from normexp.analysis.pairing import halves
     from normexp.commands.options import show_json
     from normexp.errors import UserError
     from normexp.records.record import RunRecord
-    from normexp.terminal import compare as runs
-    from normexp.terminal import compare as sweeps
+    from normexp.terminal import compare as view
     from normexp.terminal.show import show
 
     if (b is None) is (along is None):
         raise UserError("give two sweeps, two runs, or one sweep with --along position=pre,post")
-    one, other = _found(a, out), None if b is None else _found(b, out)
-    if isinstance(one, RunRecord) and isinstance(other, RunRecord):
-        two = runs.compare(one, other)
-        show_json(runs.as_data(two)) if json else show(runs.run_comparison(two))
-    elif isinstance(one, RunRecord) or isinstance(other, RunRecord):
-        raise UserError("a run is compared with another run, and a sweep with a sweep or along one of its keys")
+    first, second = _find(a, out), None if b is None else _find(b, out)
+    if isinstance(first, RunRecord) and isinstance(second, RunRecord):
+        runs = view.compare(first, second)
+        show_json(view.as_data(runs)) if json else show(view.run_comparison(runs))
+    elif isinstance(first, RunRecord) or isinstance(second, RunRecord):
+        raise UserError("cannot compare a run with a sweep: give two runs, two sweeps, or one sweep with --along")
     else:
-        sides = halves(one, along or "") if other is None else (one, other)
-        found = comparison.compare(*sides)
-        show_json(comparison.as_data(found)) if json else show(sweeps.comparison(found))
+        sides = halves(first, along or "") if second is None else (first, second)
+        sweeps = comparison.compare(*sides)
+        show_json(comparison.as_data(sweeps)) if json else show(view.comparison(sweeps))
 
 
-def _found(name: str, out: Path) -> Side | RunRecord:
-    """The sweep of a folder, or of a name under `out`; else the run of this id. Raises UserError."""
+def _find(name: str, out: Path) -> Side | RunRecord:
+    """Return the sweep with this folder or name under `out`, else the run with this id. Raises UserError."""
     from normexp.analysis.pairing import side
     from normexp.report import report as reports
     from normexp.storage import index
@@ -63,11 +62,11 @@ def _found(name: str, out: Path) -> Side | RunRecord:
         store = Store(folder)
         if store.exists():
             plan, records = store.read_plan(), store.records()
-            store.warnings += [f"{folder}: {told}" for told in reports.warnings(records, [])]
+            store.warnings += [f"{folder}: {warning}" for warning in reports.warnings(records, [])]
             for warning in store.warnings:
                 warn(warning)
             return side(folder.resolve().name, str(folder), plan, records)
-    store, record = index.find(out, name, sought="sweep or run of that name")
+    store, record = index.find(out, name, sought="sweep or run with this name")
     for warning in store.warnings:
         warn(warning)
     return record

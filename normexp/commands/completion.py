@@ -1,10 +1,8 @@
-"""Completion of the command line in bash, zsh and fish.
+"""Command line completion for bash, zsh and fish: commands, options, config keys and values, runs, sweeps, claims.
 
-The script that `normexp --show-completion SHELL` prints calls the program with what is typed so far, in the variables
-_NORMEXP_COMPLETE (complete_bash, ...), COMP_WORDS (a word a line) and COMP_CWORD (the number of the word at the
-cursor), and gets a candidate a line. No file of the user's is run or parsed for it, and torch is not imported.
-
-What may stand for an option's value or an argument: keys, their words, runs, sweeps, claims.
+The script that `normexp --show-completion SHELL` prints calls the program with the typed words in the environment:
+_NORMEXP_COMPLETE (complete_bash, ...), COMP_WORDS (one word per line) and COMP_CWORD (index of the word at the
+cursor). The program prints one candidate per line. It neither runs nor parses user files, and does not import torch.
 """
 
 from __future__ import annotations
@@ -29,61 +27,60 @@ from normexp.schemes.schemes import SCHEMES
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A word, and what it is. After one that ends with `=`, `/` or `.`, the word goes on."""
+    """A completion with its description. The shell adds no space after one that ends with `=`, `/` or `.`."""
 
     value: str
     help: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What stands before: the command, its arguments, and its options by their parameter's name."""
+class Context:
+    """What is typed before the cursor: the command, its arguments, and option values by parameter name."""
 
     command: str
-    places: tuple[str, ...]
-    given: Mapping[str, str]
+    arguments: tuple[str, ...]
+    options: Mapping[str, str]
 
     @property
     def out(self) -> Path:
-        """The folder of results."""
-        return Path(self.given.get("out") or OUT)
+        """Return the results folder."""
+        return Path(self.options.get("out") or OUT)
 
 
-Finder = Callable[[Asked, str], Iterable[Candidate]]
+Finder = Callable[[Context, str], Iterable[Candidate]]
 
 
-def of_option(param: Any, asked: Asked, incomplete: str) -> Iterable[Candidate]:
-    """Values of an option; none where the shell should name files."""
-    finder = OPTIONS.get((asked.command, param.name)) or OPTIONS.get(("", param.name))
+def of_option(param: Any, context: Context, incomplete: str) -> Iterable[Candidate]:
+    """Return the candidates for an option's value. Without candidates, the shell completes file names."""
+    finder = OPTIONS.get((context.command, param.name)) or OPTIONS.get(("", param.name))
     if finder is not None:
-        return finder(asked, incomplete)
-    if asked.command == "collapse" and param.name in KEYS:
+        return finder(context, incomplete)
+    if context.command == "collapse" and param.name in KEYS:
         return _words(param.name)
     return [Candidate(str(choice), param.help or "") for choice in getattr(param.type, "choices", ())]
 
 
-def of_argument(param: Any, asked: Asked, incomplete: str) -> Iterable[Candidate]:
-    """Values of an argument; none where the shell should name files."""
-    finder = ARGUMENTS.get((asked.command, param.name)) or ARGUMENTS.get(("", param.name))
-    return finder(asked, incomplete) if finder is not None else ()
+def of_argument(param: Any, context: Context, incomplete: str) -> Iterable[Candidate]:
+    """Return the candidates for an argument. Without candidates, the shell completes file names."""
+    finder = ARGUMENTS.get((context.command, param.name)) or ARGUMENTS.get(("", param.name))
+    return finder(context, incomplete) if finder is not None else ()
 
 
 def _words(name: str) -> list[Candidate]:
-    """The words that a key takes, with what the tables of norms and schemes say; of a number, its default."""
+    """Return the values of a key with their help. The only candidate for a number is its default."""
     key = KEYS[name]
     if key.choices is not None:
         helps = {row: NORMS[row].help for row in NORMS} | {row: SCHEMES[row].help for row in SCHEMES}
-        told = helps if key.extensible else {}
-        return [Candidate(word, told.get(word, name)) for word in key.choices()]
+        return [Candidate(word, helps.get(word, name) if key.extensible else name) for word in key.choices()]
     words = ("true", "false") if key.kind is bool else (f"{key.default:g}",)
     return [Candidate(word, "default" if word == str(key.default).lower() else name) for word in words]
 
 
-def assignments(asked: Asked, incomplete: str) -> Iterator[Candidate]:
-    """`lr=`, and after `position=pre,` the other words of the list."""
+def assignments(context: Context, incomplete: str) -> Iterator[Candidate]:
+    """Complete `lr=`, and after `position=pre,` the remaining values."""
     name, equals, value = incomplete.partition("=")
     if not equals:
-        taken = {word.partition("=")[0] for word in asked.places}
+        taken = {word.partition("=")[0] for word in context.arguments}
         yield from (Candidate(f"{name}=", key.help) for name, key in KEYS.items() if name not in taken)
     elif name in KEYS:
         before, comma, _ = value.rpartition(",")
@@ -95,16 +92,11 @@ def assignments(asked: Asked, incomplete: str) -> Iterator[Candidate]:
         )
 
 
-def run_ids(asked: Asked, incomplete: str) -> Iterator[Candidate]:
-    """Runs of all sweeps under the results folder."""
-    known = {path.name: path.parent.parent.name for path in _below(asked.out, "runs")}
-    yield from (Candidate(run_id, sweep) for run_id, sweep in sorted(known.items()))
-
-
-def _below(out: Path, *names: str) -> Iterator[Path]:
-    """The folders in such a folder of each sweep."""
-    for sweep in _folders(out):
-        yield from _folders(sweep.joinpath(*names))
+def run_ids(context: Context, incomplete: str) -> Iterator[Candidate]:
+    """Complete ids of stored runs, with the name of their sweep."""
+    paths = [path for sweep in _folders(context.out) for path in _folders(sweep / "runs")]
+    sweeps = {path.name: path.parent.parent.name for path in paths}
+    yield from (Candidate(run_id, sweep) for run_id, sweep in sorted(sweeps.items()))
 
 
 def _folders(folder: Path) -> list[Path]:
@@ -115,64 +107,65 @@ def _folders(folder: Path) -> list[Path]:
         return []
 
 
-def folders(asked: Asked, incomplete: str) -> Iterator[Candidate]:
-    """Folders of sweeps: under the results folder, or where the word leads."""
-    place = Path(incomplete).parent if "/" in incomplete else None
-    for root in dict.fromkeys([asked.out, *([place] if place is not None else [])]):
+def folders(context: Context, incomplete: str) -> Iterator[Candidate]:
+    """Complete folders of sweeps under the results folder and under the typed path."""
+    typed = [Path(incomplete).parent] if "/" in incomplete else []
+    for root in dict.fromkeys([context.out, *typed]):
         yield from (Candidate(str(path), "sweep") for path in _folders(root) if (path / "manifest.json").is_file())
 
 
-def names(asked: Asked, incomplete: str) -> Iterator[Candidate]:
-    """Sweeps by their names, and runs."""
-    yield from (Candidate(path.name, "sweep") for path in _folders(asked.out) if (path / "manifest.json").is_file())
-    yield from folders(asked, incomplete) if "/" in incomplete else run_ids(asked, incomplete)
+def names(context: Context, incomplete: str) -> Iterator[Candidate]:
+    """Complete names of sweeps and run ids."""
+    yield from (Candidate(path.name, "sweep") for path in _folders(context.out) if (path / "manifest.json").is_file())
+    yield from folders(context, incomplete) if "/" in incomplete else run_ids(context, incomplete)
 
 
-def claim_ids(asked: Asked, incomplete: str) -> Iterator[Candidate]:
-    """Claims of the package by the next part of their ids, with how many there are, and its files."""
+def claim_ids(context: Context, incomplete: str) -> Iterator[Candidate]:
+    """Complete the bundled claims files and the next part of claim ids, with the number of claims."""
     from normexp.claims.files import shipped
     from normexp.config.sweep_file import text_of
 
     files = shipped()
-    yield from (Candidate(name, "all of its claims") for name in files)
+    yield from (Candidate(name, "all claims of this file") for name in files)
     depth = incomplete.count(".") + 1
-    ids = [found for path in files.values() for found in re.findall(r"^ *- id: (\S+)$", text_of(path), re.MULTILINE)]
+    texts = [text_of(path) for path in files.values()]
+    ids = [claim_id for text in texts for claim_id in re.findall(r"^ *- id: (\S+)$", text, re.MULTILINE)]
     heads = Counter(".".join(claim_id.split(".")[:depth]) for claim_id in ids)
     for head, count in heads.items():
-        yield Candidate(head, "a claim") if head in ids else Candidate(f"{head}.", f"{count} of its claims")
+        yield Candidate(head, "claim") if head in ids else Candidate(f"{head}.", f"{count} claims")
 
 
-def _settings(asked: Asked, incomplete: str) -> Iterator[Candidate]:
+def _settings(context: Context, incomplete: str) -> Iterator[Candidate]:
     from normexp.config.presets import SETTINGS
 
     yield from (Candidate(name, "setting") for name in SETTINGS)
 
 
-def _executors(asked: Asked, incomplete: str) -> Iterator[Candidate]:
+def _executors(context: Context, incomplete: str) -> Iterator[Candidate]:
     from normexp.execution.executors import EXECUTORS
 
     yield from (Candidate(name, "executor") for name in EXECUTORS)
 
 
-def _axes(asked: Asked, incomplete: str) -> Iterator[Candidate]:
+def _axes(context: Context, incomplete: str) -> Iterator[Candidate]:
     from normexp.analysis.stability_edges import AXES
 
     yield from (Candidate(name, KEYS[name].help) for name in AXES)
 
 
-def _kinds(asked: Asked, incomplete: str) -> Iterator[Candidate]:
+def _kinds(context: Context, incomplete: str) -> Iterator[Candidate]:
     from normexp.plots.kinds import KINDS
 
     yield from (Candidate(name, kind.help) for name, kind in KINDS.items())
 
 
-def _exporters(asked: Asked, incomplete: str) -> Iterator[Candidate]:
+def _exporters(context: Context, incomplete: str) -> Iterator[Candidate]:
     from normexp.report.export import EXPORTERS
 
     yield from (Candidate(name, row.help) for name, row in EXPORTERS.items())
 
 
-def _keys(asked: Asked, incomplete: str) -> Iterator[Candidate]:
+def _keys(context: Context, incomplete: str) -> Iterator[Candidate]:
     yield from (Candidate(name, key.help) for name, key in KEYS.items())
 
 
@@ -182,17 +175,17 @@ OPTIONS: Mapping[tuple[str, str], Finder] = {
     ("", "after"): run_ids,
     ("", "setting"): _settings,
     ("", "executor"): _executors,
-    ("", "show_completion"): lambda asked, incomplete: map(Candidate, ("bash", "zsh", "fish")),
+    ("", "show_completion"): lambda context, incomplete: map(Candidate, ("bash", "zsh", "fish")),
     ("edge", "axis"): _axes,
     ("plot", "kind"): _kinds,
     ("plot", "x"): _keys,
     ("plot", "y"): _keys,
     ("plot", "facet"): _keys,
     ("export", "to"): _exporters,
-    ("models", "norm"): lambda asked, incomplete: _words("norm"),
-    ("models", "position"): lambda asked, incomplete: _words("position"),
+    ("models", "norm"): lambda context, incomplete: _words("norm"),
+    ("models", "position"): lambda context, incomplete: _words("position"),
 }
-"""Finders by command ("" for any) and parameter."""
+"""Functions that find the candidates, by command ("" for any) and parameter."""
 ARGUMENTS: Mapping[tuple[str, str], Finder] = {
     ("", "overrides"): assignments,
     ("", "run_id"): run_ids,
@@ -252,7 +245,7 @@ SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What is typed: the words before the cursor, and the one at it; `kept` of that the shell does not replace."""
+    """The words before the cursor and the incomplete word at it. The shell keeps its prefix `kept`."""
 
     words: tuple[str, ...]
     incomplete: str
@@ -260,27 +253,27 @@ class Line:
 
 
 def show(shell: str | None) -> None:
-    """Print a shell's script, and end the program. Raises UserError."""
+    """Print the completion script of a shell and exit. Raises UserError for an unknown shell."""
     if shell is None:
         return
     if shell not in SCRIPTS:
-        raise UserError(f"--show-completion {shell}: there are {', '.join(SCRIPTS)}")
+        raise UserError(f"--show-completion {shell}: write one of {', '.join(SCRIPTS)}")
     sys.stdout.write(SCRIPTS[shell])
     raise typer.Exit
 
 
 def answer(root: Any) -> None:
-    """Print the candidates for the line in the environment; `root` is the program as a group of commands."""
+    """Print the candidates for the line in the environment. `root` is the program's Click group."""
     shell = os.environ[VARIABLE].removeprefix("complete_")
     if shell not in SCRIPTS:
         return
     line = read(os.environ.get("COMP_WORDS", ""), os.environ.get("COMP_CWORD", ""), splits=shell == "bash")
-    for candidate in found(root, line):
+    for candidate in candidates(root, line):
         value = candidate.value.removeprefix(line.kept) if line.kept else candidate.value
-        sys.stdout.write(_told(shell, value, candidate.help) + "\n")
+        sys.stdout.write(_formatted(shell, value, candidate.help) + "\n")
 
 
-def _told(shell: str, value: str, help: str) -> str:
+def _formatted(shell: str, value: str, help: str) -> str:
     if shell == "bash":
         return value
     help = " ".join(help.split())
@@ -291,27 +284,27 @@ def _told(shell: str, value: str, help: str) -> str:
 
 
 def read(text: str, number: str, *, splits: bool) -> Line:
-    """The line of COMP_WORDS and COMP_CWORD; bash `splits` words at `=`, which are joined again."""
-    given = text.split("\n") if "\n" in text else text.split(" ")
-    at = int(number) if number.isdigit() else len(given) - 1
-    given = [*given, *[""] * (at + 1 - len(given))][: at + 1]
+    """Parse COMP_WORDS and COMP_CWORD. Bash `splits` words at `=`; they are joined again."""
+    parts = text.split("\n") if "\n" in text else text.split(" ")
+    at = int(number) if number.isdigit() else len(parts) - 1
+    parts = [*parts, *[""] * (at + 1 - len(parts))][: at + 1]
     if not splits:
-        return Line(tuple(given[1:-1]), given[-1] if at else "")
+        return Line(tuple(parts[1:-1]), parts[-1] if at else "")
     words: list[str] = []
     glued = False
-    for word in given:
+    for word in parts:
         if words and (glued or word == "="):
             words[-1] += word
         else:
             words.append(word)
         glued = word == "="
     last = words[-1]
-    typed = "" if given[-1] == "=" else given[-1]
-    return Line(tuple(words[1:-1]), last, last.removesuffix(typed) if typed else last * (given[-1] == "="))
+    typed = "" if parts[-1] == "=" else parts[-1]
+    return Line(tuple(words[1:-1]), last, last.removesuffix(typed) if typed else last * (parts[-1] == "="))
 
 
-def found(root: Any, line: Line) -> Iterator[Candidate]:
-    """What may stand at the cursor and begins as what is typed there."""
+def candidates(root: Any, line: Line) -> Iterator[Candidate]:
+    """Yield the candidates that start with the incomplete word."""
     name = next((word for word in line.words if not word.startswith("-")), None)
     if name is None:
         choices = [Candidate(name, command.get_short_help_str(80)) for name, command in root.commands.items()]
@@ -322,44 +315,44 @@ def found(root: Any, line: Line) -> Iterator[Candidate]:
 
 def _of_command(name: str, command: Any, line: Line) -> Iterator[Candidate]:
     options = {opt: param for param in command.params for opt in (*param.opts, *param.secondary_opts)}
-    asked, pending = _before(name, options, line)
+    context, pending = _before(name, options, line)
     incomplete = line.incomplete
     if pending is not None:
-        yield from _starting(of_option(pending, asked, incomplete), incomplete)
+        yield from _starting(of_option(pending, context, incomplete), incomplete)
     elif incomplete.startswith("-") and "=" in incomplete:
         option, _, value = incomplete.partition("=")
         if option in options:
-            values = of_option(options[option], asked, value)
+            values = of_option(options[option], context, value)
             yield from _starting([Candidate(f"{option}={item.value}", item.help) for item in values], incomplete)
     elif incomplete.startswith("-"):
         yield from _starting(_options(command, line), incomplete)
     else:
         arguments = [param for param in command.params if param.param_type_name == "argument"]
-        place = _argument(arguments, len(asked.places))
-        yield from _starting(of_argument(place, asked, incomplete) if place else (), incomplete)
+        argument = _argument(arguments, len(context.arguments))
+        yield from _starting(of_argument(argument, context, incomplete) if argument else (), incomplete)
 
 
-def _before(name: str, options: Mapping[str, Any], line: Line) -> tuple[Asked, Any]:
-    """What stands before the cursor, and the option whose value comes next, if one does."""
-    given: dict[str, str] = {}
-    places: list[str] = []
+def _before(name: str, options: Mapping[str, Any], line: Line) -> tuple[Context, Any]:
+    """Return the context of the cursor, and the option whose value comes next or None."""
+    values: dict[str, str] = {}
+    arguments: list[str] = []
     pending: Any = None
     for word in line.words[line.words.index(name) + 1 :]:
         option, equals, value = word.partition("=")
         param = options.get(option) if word.startswith("-") else None
         if pending is not None:
-            given[pending.name], pending = word, None
+            values[pending.name], pending = word, None
         elif param is not None and not param.is_flag and not equals:
             pending = param
         elif param is not None:
-            given[param.name] = value
+            values[param.name] = value
         elif not word.startswith("-"):
-            places.append(word)
-    return Asked(command=name, places=tuple(places), given=given), pending
+            arguments.append(word)
+    return Context(command=name, arguments=tuple(arguments), options=values), pending
 
 
 def _argument(arguments: Sequence[Any], count: int) -> Any:
-    """The argument that the next word belongs to."""
+    """Return the argument that the next word belongs to, after `count` words."""
     for param in arguments:
         if param.nargs == -1 or count < param.nargs:
             return param
@@ -368,7 +361,7 @@ def _argument(arguments: Sequence[Any], count: int) -> Any:
 
 
 def _options(command: Any, line: Line) -> list[Candidate]:
-    """Options by their long names, once each unless they may be repeated."""
+    """Return the options by their long names, without those already given that cannot be repeated."""
     if not line.incomplete.startswith("-"):
         return []
     return [
@@ -381,5 +374,5 @@ def _options(command: Any, line: Line) -> list[Candidate]:
 
 
 def _starting(choices: Iterable[Candidate], incomplete: str) -> Iterator[Candidate]:
-    """Those that go on from what is typed, each once."""
+    """Yield the choices that start with the incomplete word, each once."""
     yield from {choice.value: choice for choice in choices if choice.value.startswith(incomplete)}.values()

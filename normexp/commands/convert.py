@@ -1,4 +1,4 @@
-"""normexp convert."""
+"""normexp convert: turn LayerNorm weights into RMSNorm weights, or back."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ if TYPE_CHECKING:
     from normexp.training.conversion import Conversion, Measured
 
 PANEL = common.Panel.RUN
+EXACT = "Exact: the logits are unchanged up to rounding."
 
 
-EXACT = "Exact: the logits are those of before, up to rounding."
+def verdict(conversion: Conversion) -> str:
+    """Return `Exact: ...` or `Approximate: reasons`, with the conversion's remark."""
+    words = f"Approximate: {'; '.join(conversion.reasons)}." if conversion.reasons else EXACT
+    return f"{words} {conversion.remark[:1].upper()}{conversion.remark[1:]}." if conversion.remark else words
 
 
-def verdict(made: Conversion) -> str:
-    """`Exact: ...` or `Approximate: why`, and what stayed as it was."""
-    words = f"Approximate: {'; '.join(made.reasons)}." if made.reasons else EXACT
-    return f"{words} {made.remark[:1].upper()}{made.remark[1:]}." if made.remark else words
-
-
-def conversion_table(made: Conversion) -> TextTable:
-    """A row for each set of weights: those before, each way of converting, and after calibration."""
+def conversion_table(conversion: Conversion) -> TextTable:
+    """Return a table with a row per set of weights: original, each way of converting, and calibrated."""
     from normexp.analysis.tables import TextTable
 
+    dtype, std = conversion.config.dtype, conversion.std
     return TextTable(
-        title=f"Norm {made.config.norm}, final norm {made.config.final_norm}: {made.method}",
-        header=("weights", "val loss", "max error", "rms error / std", f"max, {made.config.dtype}"),
-        rows=tuple(_row(row, made.std) for row in made.measured),
-        note="Errors are differences of validation logits from those before, in float64 but for the last column; "
-        f"std {made.std:.3g} is that of the logits before. Losses in nats, in {made.config.dtype}.",
+        title=f"Norm {conversion.config.norm}, final norm {conversion.config.final_norm}: {conversion.method}",
+        header=("weights", "val loss", "max error", "rms error / std", f"max, {dtype}"),
+        rows=tuple(_row(row, std) for row in conversion.measured),
+        note="Errors are changes of the validation logits, computed in float64 except in the last column. "
+        f"std {std:.3g}: standard deviation of the original logits. Losses in nats, computed in {dtype}.",
     )
 
 
-def history(made: Conversion, origin: str) -> str:
-    """How the weights came to be, in words for the file's metadata."""
-    words = f"{'exact' if not made.reasons else 'approximate'} conversion ({made.method}) of {origin}"
-    return f"{words}, then {made.steps} steps of training" if made.steps else words
+def history(conversion: Conversion, origin: str) -> str:
+    """Return the origin of the weights as text for the file's metadata."""
+    exactness = "approximate" if conversion.reasons else "exact"
+    words = f"{exactness} conversion ({conversion.method}) of {origin}"
+    return f"{words}, then {conversion.steps} steps of training" if conversion.steps else words
 
 
 def _row(row: Measured, std: float) -> tuple[str, ...]:
@@ -55,7 +55,7 @@ def _row(row: Measured, std: float) -> tuple[str, ...]:
 
 
 class To(StrEnum):
-    """The norms between which weights are converted."""
+    """Target norms of a conversion."""
 
     RMS = "rms"
     LN = "ln"
@@ -63,24 +63,24 @@ class To(StrEnum):
 
 def command(
     source: Annotated[
-        str, typer.Argument(metavar="IN", help="A .safetensors file, a run's folder, or a run id (or a part of one).")
+        str, typer.Argument(metavar="IN", help="A .safetensors file, a run's folder, or (part of) a run id.")
     ],
     target: Annotated[Path, typer.Argument(metavar="OUT", help="The .safetensors file to write.")],
-    to: Annotated[To, typer.Option(help="rms: RMSNorm for LayerNorm. ln: LayerNorm for RMSNorm.")],
+    to: Annotated[To, typer.Option(help="rms: LayerNorm to RMSNorm. ln: RMSNorm to LayerNorm.")],
     final_norm: Annotated[
         To | None,
-        typer.Option(help="With --to rms: the norm before the head. Default: rms, unless that costs exactness."),
+        typer.Option(help="With --to rms: the final norm. Default: rms, unless only ln is exact."),
     ] = None,
-    calibrate: Annotated[int, typer.Option(min=0, max=10**6, help="Train so many steps after converting.")] = 0,
+    calibrate: Annotated[int, typer.Option(min=0, max=10**6, help="Training steps after the conversion.")] = 0,
     config: Annotated[
         list[str] | None,
-        typer.Option("--config", help="For files from elsewhere: key=value or FILE.yaml, the network that IN is of."),
+        typer.Option("--config", help="Network of weights from other programs: key=value or FILE.yaml."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite OUT.")] = False,
     out: common.Out = common.OUT,
     plugin: common.Plugins = None,
 ) -> None:
-    """LayerNorm weights to RMSNorm or back: exact where theory allows it, else approximate, measured either way."""
+    """Convert LayerNorm weights to RMSNorm or back, exactly where possible, and measure the change of the logits."""
     from normexp.config.network import read_network
     from normexp.execution.signals import stoppable
     from normexp.storage import outputs
@@ -90,13 +90,15 @@ def command(
     from normexp.training.weights import network_from, weights_bytes
 
     if final_norm is not None and to is To.LN:
-        raise UserError("--final-norm is for --to rms: with --to ln every RMSNorm becomes LayerNorm")
-    given = read_network(config or ())
+        raise UserError("--final-norm needs --to rms: with --to ln every RMSNorm becomes LayerNorm")
+    expected = read_network(config or ())
     outputs.check_target(target, force=force)
     data, origin = outputs.read(out, source)
-    read, network = network_from(data, origin=origin, config=given)
+    read, network = network_from(data, origin=origin, config=expected)
     say(f"converting {origin}: depth {read.depth}, norm {read.norm}, position {read.position}, mixer {read.mixer}")
     with stoppable():
-        made = run(network, to.value, final_norm=None if final_norm is None else final_norm.value, calibrate=calibrate)
-    outputs.write_weights(target, weights_bytes(made.network, made.config, history=history(made, origin)), force=force)
-    show(ResponsiveTable(conversion_table(made)), Encodable(verdict(made)), f"Weights: {target}")
+        norm = None if final_norm is None else final_norm.value
+        conversion = run(network, to.value, final_norm=norm, calibrate=calibrate)
+    weights = weights_bytes(conversion.network, conversion.config, history=history(conversion, origin))
+    outputs.write_weights(target, weights, force=force)
+    show(ResponsiveTable(conversion_table(conversion)), Encodable(verdict(conversion)), f"Weights: {target}")

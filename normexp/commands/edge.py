@@ -1,4 +1,4 @@
-"""normexp edge."""
+"""normexp edge: bisect one key for its stability limit."""
 
 from __future__ import annotations
 
@@ -23,23 +23,24 @@ PANEL = common.Panel.RUN
 
 
 def command(
-    config: Annotated[Path, typer.Argument(help="A YAML file; the axis does not stand in its grid.")],
+    config: Annotated[Path, typer.Argument(help="YAML file; its grid must not contain the axis.")],
     overrides: Annotated[
         list[str] | None, typer.Argument(help="key=value, as for normexp sweep.", show_default=False)
     ] = None,
-    axis: Annotated[str, typer.Option(help="The key that is bisected: lr, init_gain, depth or warmup.")] = "lr",
-    low: Annotated[str | None, typer.Option(help="Lowest value of the axis; default by axis.")] = None,
-    high: Annotated[str | None, typer.Option(help="Highest value; for warmup by default the steps.")] = None,
+    axis: Annotated[str, typer.Option(help="Key to bisect: lr, init_gain, depth or warmup.")] = "lr",
+    low: Annotated[str | None, typer.Option(help="Lowest value; the default depends on the axis.")] = None,
+    high: Annotated[str | None, typer.Option(help="Highest value; the default depends on the axis.")] = None,
     resolution: Annotated[
-        str | None, typer.Option(help="How close a bracket's ends must come: a ratio, for whole numbers a difference.")
+        str | None,
+        typer.Option(help="Largest final bracket: a ratio of its ends, or a difference for depth and warmup."),
     ] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds a value; default: the grid's, or 3.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds per value; default: those of the grid, or 3.")] = None,
     at_least: Annotated[
-        int | None, typer.Option(min=1, help="Seeds that must learn at a value; default: more than half.")
+        int | None, typer.Option(min=1, help="Seeds that must learn for a value to count; default: more than half.")
     ] = None,
     out: common.Out = common.OUT,
     jobs: common.Jobs = None,
-    max_runs: Annotated[int, typer.Option(min=1, help="Refuse a search that may need more.")] = 10_000,
+    max_runs: Annotated[int, typer.Option(min=1, help="Reject searches that may need more runs.")] = 10_000,
     dry_run: common.DryRun = False,
     retry_failed: common.RetryFailed = False,
     timeout: common.Timeout = None,
@@ -47,17 +48,17 @@ def command(
     scheduler: common.Scheduler = None,
     plugin: common.Plugins = None,
 ) -> None:
-    """Bisect one axis for the border between learning and not, in each cell of a grid, over seeds.
+    """Bisect one key for its stability limit, the value beyond which networks stop learning, in each cell of a grid.
 
-    Stored runs of any sweep are reused. Where it looks, and how close a bracket's ends come, unless told otherwise:
+    Stored runs of any sweep are reused. Default ranges and resolutions:
 
-    lr from 1e-05 to 1, a ratio of 1.5
+    lr: 1e-05 to 1, ratio 1.5
 
-    init_gain from 0.1 to 10, a ratio of 1.25
+    init_gain: 0.1 to 10, ratio 1.25
 
-    depth from 1 to 64, 2 apart
+    depth: 1 to 64, difference 2
 
-    warmup from 0 to the steps, 20 apart
+    warmup: 0 to the number of steps, difference 20
     """
     from normexp.analysis.edge_search import Search
     from normexp.analysis.stability_edges import ask
@@ -78,18 +79,18 @@ def command(
         rerun_outdated=True,
         argv=tuple(sys.argv),
     )
-    stored, plan = _begun(search, options)
+    stored, plan = _first_plan(search, options)
     for warning in plan.warnings:
         say(f"warning: {warning}")
     if dry_run:
         _show_dry_run(search, plan, stored, options)
         return
-    say(f"{_asked(search, plan)}: {_most(search)}")
+    say(f"{_headline(search, plan)}: {_cost_bound(search)}")
     raise typer.Exit(_execute(search, plan, stored, options))
 
 
-def _begun(search: Search, options: Options) -> tuple[Mapping[str, RunRecord], Plan]:
-    """What is stored of any sweep, and the plan that follows from it."""
+def _first_plan(search: Search, options: Options) -> tuple[Mapping[str, RunRecord], Plan]:
+    """Return all stored records of the results folder by run id, and the plan of the first round."""
     from normexp.storage import index
     from normexp.storage.store import Store
 
@@ -97,22 +98,22 @@ def _begun(search: Search, options: Options) -> tuple[Mapping[str, RunRecord], P
     return stored, search.first(stored, store.records() if store.exists() else ())
 
 
-def _asked(search: Search, plan: Plan) -> str:
+def _headline(search: Search, plan: Plan) -> str:
     from normexp.analysis.edge_tables import asked_text
     from normexp.config.labels import plural
 
     return f"{plan.name}: {plural(len(search.edges({})), 'cell')}, {asked_text(search.question)}"
 
 
-def _most(search: Search) -> str:
-    """How many runs it may need, beside those of the grid of this resolution."""
+def _cost_bound(search: Search) -> str:
+    """Return the largest number of runs that the search may need, compared with the full grid of its resolution."""
     from normexp.config.labels import plural
 
     grid, more = plural(search.grid_runs, "run"), search.most_runs - search.grid_runs
-    told = f"at most {plural(search.most_runs, 'run')}; the whole grid of this resolution takes {grid}"
+    bound = f"at most {plural(search.most_runs, 'run')}; the full grid of this resolution takes {grid}"
     if more <= 0:
-        return told
-    return f"{told}: in the worst case the search needs {more} more than the grid, which normexp sweep runs"
+        return bound
+    return f"{bound}: in the worst case the search needs {more} more than the grid, which normexp sweep runs"
 
 
 def _show_dry_run(search: Search, plan: Plan, stored: Mapping[str, RunRecord], options: Options) -> None:
@@ -128,16 +129,16 @@ def _show_dry_run(search: Search, plan: Plan, stored: Mapping[str, RunRecord], o
     todo = work_of(plan, store, store.records() if store.exists() else {}, options).todo
     seconds, basis = sampling.seconds(todo, stored.values(), options, losses)
     show(
-        _asked(search, plan),
+        _headline(search, plan),
         *excluded_lines(search.excluded, f" at each value of {search.question.axis}"),
-        _most(search),
+        _cost_bound(search),
         f"{plural(len(search.ended(stored)), 'run')} stored; next {len(todo)}, about {duration(seconds)} ({basis})",
         f"folder: {options.out / plan.folder}",
     )
 
 
 def _execute(search: Search, plan: Plan, stored: Mapping[str, RunRecord], options: Options) -> int:
-    """Run round by round under the live view, then write and print what was found. Returns the exit code."""
+    """Run round by round under the live view, then write and print the limits found. Return the exit code."""
     from normexp.analysis import edge_tables as views
     from normexp.runner.sweep import run_sweep
     from normexp.storage.store import StorageError, Store
@@ -151,7 +152,7 @@ def _execute(search: Search, plan: Plan, stored: Mapping[str, RunRecord], option
     def grow(records: Mapping[str, RunRecord]) -> Plan | None:
         larger = search.grow(records)
         if larger is None:
-            _write(store, search, records)  # before the figures are, for the report shows it among them
+            _write(store, search, records)  # the report that run_sweep writes next shows this figure
             return None
         view.names |= names_of(larger)
         edges = search.edges(records)
@@ -161,7 +162,7 @@ def _execute(search: Search, plan: Plan, stored: Mapping[str, RunRecord], option
     swept = run_sweep(plan, options, view, grow)
     records = swept.report.records
     if swept.stopped:
-        with suppress(StorageError):  # told already, if the disk is full
+        with suppress(StorageError):  # a full disk has been reported by run_sweep
             _write(store, search, records)
     edges = search.edges(records)
     words, cost = views.conclusion(question, edges), views.cost(search, records, stored)

@@ -1,4 +1,4 @@
-"""normexp explain."""
+"""normexp explain: show how one run ended, and why."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ PANEL = common.Panel.READ
 
 
 def command(run_id: common.RunId, out: common.Out = common.OUT, plugin: common.Plugins = None) -> None:
-    """One run's story: outcome, the rule and numbers that decided it, first bad tensor, nearest healthy neighbour."""
+    """Explain one run: its outcome, the deciding rule, the first non-finite tensor, the most similar healthy run."""
     from normexp.analysis.collapse import signal
     from normexp.analysis.explain import story
     from normexp.storage import index
@@ -16,10 +16,9 @@ def command(run_id: common.RunId, out: common.Out = common.OUT, plugin: common.P
     from normexp.terminal.show import show, warn
 
     store, record = index.find(out, run_id)
-    found = record.run_id
-    told = "\n".join(story(record, store.records().values()))
-    show(Encodable(told), f"  stored in: {store.folder / 'runs' / found}")
+    lines = story(record, store.records().values())
+    show(Encodable("\n".join(lines)), f"  stored in: {store.folder / 'runs' / record.run_id}")
     if record.traces is not None and record.traces.layers:
-        show(ResponsiveTable(signal("RMS of the stream by layer", record.traces)))
-    for warning in dict.fromkeys([*store.warnings, *store.damaged({found: record}, thoroughly=True)]):
+        show(ResponsiveTable(signal("RMS of the residual stream by layer", record.traces)))
+    for warning in dict.fromkeys([*store.warnings, *store.damaged({record.run_id: record}, thoroughly=True)]):
         warn(warning)

@@ -1,4 +1,4 @@
-"""normexp export: a sweep's results in the forms of other programs."""
+"""normexp export: write a sweep's results in formats of other programs."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ PANEL = common.Panel.PAPER
 
 def command(
     folder: Annotated[Path, typer.Argument(help="The folder of a sweep, finished or not.", show_default=False)],
-    to: Annotated[str, typer.Option(help="tensorboard, latex, markdown, csv or parquet.", show_default=False)],
+    to: Annotated[str, typer.Option(help="Format: tensorboard, latex, markdown, csv or parquet.", show_default=False)],
     out: Annotated[
         Path | None,
-        typer.Option(help="A folder, or the file where it is one (.tex, .md); default: export/ in the sweep's folder."),
+        typer.Option(help="Output folder, or file for .tex and .md; default: export/ in the sweep's folder."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     plugin: common.Plugins = None,
 ) -> None:
-    """Write a sweep's tables for a paper, its runs and curves as tables, or event files for TensorBoard."""
+    """Export a sweep: LaTeX or Markdown tables, CSV or Parquet frames of runs and curves, or TensorBoard events."""
     from normexp.config.labels import plural
     from normexp.report import report as reports
     from normexp.report.export import exporter

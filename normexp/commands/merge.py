@@ -1,4 +1,4 @@
-"""normexp merge: the shards of a sweep as one folder."""
+"""normexp merge: join the shards of a sweep."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ PANEL = common.Panel.MACHINES
 
 
 def command(
-    folders: Annotated[list[Path], typer.Argument(help="Folders of one sweep: its shards, or any others.")],
+    folders: Annotated[list[Path], typer.Argument(help="Folders of one sweep, such as its shards.")],
     out: Annotated[
         Path | None,
-        typer.Option(help="The folder to join them into; default: that of the sweep, beside the first of them."),
+        typer.Option(help="Output folder; default: the sweep's name, beside the first of the folders."),
     ] = None,
     plugin: common.Plugins = None,
 ) -> None:
-    """Join the shards of a sweep into one folder, every run once; where two have other numbers, nothing is written."""
+    """Join the shards of a sweep into one folder. If two results of a run differ, nothing is written."""
     from normexp.config.labels import plural
     from normexp.runner.merge import merge as join
     from normexp.terminal import console
@@ -32,7 +32,7 @@ def command(
         say(f"warning: {warning}")
     if merged.report is not None:
         show(console.console(merged.report))
-    show(f"{merged.store.folder}: {plural(merged.copied, 'run')} copied, {merged.kept} there already")
-    for line in merged.told:
+    show(f"{merged.store.folder}: {plural(merged.copied, 'run')} copied, {merged.kept} already there")
+    for line in merged.messages:
         say(line)
     raise typer.Exit(merged.exit_code)

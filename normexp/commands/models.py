@@ -1,4 +1,4 @@
-"""normexp models: how mainstream models normalize, and the keys that make their blocks here."""
+"""normexp models: show how mainstream models normalize."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ PANEL = options.Panel.REFERENCE
 def command(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME", help="Parts of models' names: any of them; quote a name of two words."),
+        typer.Argument(metavar="NAME", help="Model names (substring match); quote names with spaces."),
     ] = None,
-    norm: Annotated[str, typer.Option(help="Only models with this norm: rms, ln; a part will do.")] = "",
-    position: Annotated[str, typer.Option(help="Only models with this position: pre, sandwich; a part will do.")] = "",
-    csv: Annotated[bool, typer.Option("--csv", help="Print CSV, with how far each cell was verified.")] = False,
+    norm: Annotated[str, typer.Option(help="Only models with this norm, e.g. rms (substring match).")] = "",
+    position: Annotated[str, typer.Option(help="Only models with this placement, e.g. pre (substring match).")] = "",
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV, with the verification status of each cell.")] = False,
 ) -> None:
-    """How mainstream models normalize, from which source, and the keys that make the same block."""
+    """List how mainstream models normalize, with sources and the config keys that build the same block."""
     from normexp.schemes.models import load, select
     from normexp.terminal import models as view
     from normexp.terminal.console import ResponsiveTable

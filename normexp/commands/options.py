@@ -1,4 +1,4 @@
-"""What commands share: the groups of the help, how arguments are parsed, options, and JSON on standard output."""
+"""Options, help panels, argument parsing and JSON output that commands share."""
 
 from __future__ import annotations
 
@@ -20,10 +20,14 @@ from normexp.errors import UserError
 from normexp.storage import RESULTS
 
 OUT = RESULTS
+RENAMED = {"--plain": "--autograd", "--refresh": "--rerun-outdated"}
+"""Former option names, which still work."""
+WORKERS = {"workers", "num_workers", "n_jobs", "processes", "threads", "cpus"}
+"""Names that other programs use for --jobs."""
 
 
 class Panel(StrEnum):
-    """The groups of `normexp --help`, in their order. A module of this package is a command if it has a `PANEL`."""
+    """Groups of `normexp --help`, in order. A module of this package with a `PANEL` is a command."""
 
     RUN = "Run"
     READ = "Read results"
@@ -33,14 +37,8 @@ class Panel(StrEnum):
     REFERENCE = "Reference"
 
 
-RENAMED = {"--plain": "--autograd", "--refresh": "--rerun-outdated"}
-"""Former names of options, which still work."""
-WORKERS = {"workers", "num_workers", "n_jobs", "processes", "threads", "cpus"}
-"""Names that other programs give to --jobs."""
-
-
 class Command(TyperCommand):
-    """Accepts former names of options, and tells who writes a config key as an option how to write it."""
+    """A command that accepts former option names and explains how to write a config key given as an option."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return super().parse_args(ctx, list(self._current(args)))
@@ -65,7 +63,7 @@ class Command(TyperCommand):
 
 
 def number(*, low: float = -math.inf, high: float = math.inf) -> Callable[[str], float]:
-    """Return a parser of an option's number that reads, and complains, as the values of keys are read."""
+    """Return a parser for a numeric option with the syntax and error messages of config values."""
     key = Key(kind=float, default=0.0, neutral=0.0, help="", low=low, high=high)
 
     def parse(text: str) -> float:
@@ -79,32 +77,30 @@ def number(*, low: float = -math.inf, high: float = math.inf) -> Callable[[str],
     return parse
 
 
-RunId = Annotated[str, typer.Argument(help="A run id, a part of one that no other run has, or the path of its folder.")]
-SweepFolder = Annotated[Path, typer.Argument(help="The folder of a sweep, or one of sweeps.", show_default=False)]
-Out = Annotated[Path, typer.Option("--out", help="Folder of all results.", file_okay=True)]
+RunId = Annotated[str, typer.Argument(help="A run id, any unique part of one, or the path of the run's folder.")]
+SweepFolder = Annotated[Path, typer.Argument(help="The folder of a sweep, or a folder of sweeps.", show_default=False)]
+Out = Annotated[Path, typer.Option("--out", help="Results folder.", file_okay=True)]
 Jobs = Annotated[
     int | None,
-    typer.Option("--jobs", "-j", min=1, help="Runs at a time; default: the processors, or a scheduler's workers."),
+    typer.Option("--jobs", "-j", min=1, help="Parallel runs; default: one per processor, or per Dask worker."),
 ]
 Timeout = Annotated[
     float | None,
-    typer.Option(
-        parser=number(low=0.1), metavar="<float>", help="Seconds after which a run is given up; at least 0.1."
-    ),
+    typer.Option(parser=number(low=0.1), metavar="<float>", help="Time limit per run in seconds; at least 0.1."),
 ]
-Executor = Annotated[str, typer.Option(help="How runs are executed: processes, inline or dask.")]
+Executor = Annotated[str, typer.Option(help="Executor of runs: processes, inline or dask.")]
 Scheduler = Annotated[
     str | None,
-    typer.Option(metavar="ADDRESS", help="Of dask: tcp://HOST:PORT, or local for workers on this machine."),
+    typer.Option(metavar="ADDRESS", help="Dask scheduler: tcp://HOST:PORT, or local for workers on this machine."),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would run, and write nothing.")]
-RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Run failed, killed and timed-out runs again.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would run; write nothing.")]
+RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Rerun failed, killed and timed-out runs.")]
 Autograd = Annotated[
     bool,
     typer.Option("--autograd", help="Compute gradients with autograd (slower, same result up to rounding)."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts on standard output, and nothing else.")]
-Force = Annotated[bool, typer.Option("--force", help="Run every point again, and take over another sweep's folder.")]
+Json = Annotated[bool, typer.Option("--json", help="Print only JSON on standard output.")]
+Force = Annotated[bool, typer.Option("--force", help="Rerun everything; also overwrite a folder of another sweep.")]
 
 
 def _add_plugins(paths: list[Path] | None) -> list[Path] | None:
@@ -120,7 +116,7 @@ Plugins = Annotated[
     list[Path] | None,
     typer.Option(
         "--plugin",
-        help="A Python file with norms or schemes of one's own; may be given more than once.",
+        help="Python file that defines norms or schemes; repeatable.",
         is_eager=True,
         callback=_add_plugins,
     ),
@@ -128,7 +124,7 @@ Plugins = Annotated[
 
 
 def show_json(data: Mapping[str, Any]) -> None:
-    """Print one strict JSON object in ASCII, whatever the locale; a non-finite number is null beside its `_kind`."""
+    """Print one strict JSON object in ASCII, whatever the locale. Non-finite numbers are null, beside a `_kind`."""
     from normexp.storage.codec import to_json
 
-    sys.stdout.write(re.sub(r"[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], to_json(data)))
+    sys.stdout.write(re.sub(r"[^\x00-\x7f]", lambda match: json.dumps(match[0])[1:-1], to_json(data)))

@@ -1,4 +1,4 @@
-"""normexp pack."""
+"""normexp pack: store a sweep's runs in one compressed file."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ PANEL = common.Panel.MACHINES
 
 
 def command(folder: common.SweepFolder, plugin: common.Plugins = None) -> None:
-    """Put all runs of a sweep into one small file beside them, runs.tar.xz: to keep, to send, to go on elsewhere.
+    """Pack all runs of a sweep into one small file, runs.tar.xz in its folder, to archive or to move them.
 
-    It holds records, logs, losses and layers to the last digit, but no weights, and no gradient norm of an update.
+    The file holds exact records, logs, losses and layer signals, but no weights and no gradient norms of steps.
     """
     from normexp.config.labels import plural
     from normexp.errors import EXIT_OK, EXIT_RUNS_FAILED, UserError
@@ -23,12 +23,13 @@ def command(folder: common.SweepFolder, plugin: common.Plugins = None) -> None:
 
     stores = [Store(folder)] if Store(folder).exists() else list(index.sweeps(folder))
     if not stores:
-        raise UserError(f"{folder} is no sweep's folder, and holds none: `normexp list` names those under results")
-    whole = True
+        raise UserError(f"{folder} is not a sweep's folder and contains none: `normexp list` shows the stored sweeps")
+    complete = True
     for store in stores:
         packed = packing.pack(store, stores)
-        whole = whole and not packed.warnings
+        complete = complete and not packed.warnings
         for warning in packed.warnings:
             say(f"warning: {warning}")
         show(f"{packed.path}: {plural(packed.runs, 'run')}, {packed.size_bytes / 1e6:.2f} MB")
-    raise typer.Exit(EXIT_OK if whole else EXIT_RUNS_FAILED)  # who packs and then removes may go by it
+    # Scripts that remove the runs after packing rely on this exit code.
+    raise typer.Exit(EXIT_OK if complete else EXIT_RUNS_FAILED)

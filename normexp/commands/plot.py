@@ -1,4 +1,4 @@
-"""normexp plot."""
+"""normexp plot: draw figures of a sweep."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ def command(
     folder: Annotated[Path, typer.Argument(help="The folder of a sweep, finished or not.")],
     kind: Annotated[
         str | None,
-        typer.Option(help="curves, sensitivity, map, depth, signal or speed; default: those that its report has."),
+        typer.Option(help="curves, sensitivity, map, depth, signal or speed; default: the figures of the report."),
     ] = None,
-    x: Annotated[str | None, typer.Option("--x", metavar="AXIS", help="The axis along x.")] = None,
+    x: Annotated[str | None, typer.Option("--x", metavar="AXIS", help="Axis along x.")] = None,
     y: Annotated[
-        str | None, typer.Option("--y", metavar="AXIS", help="The axis along y of a map; else loss or fraction.")
+        str | None, typer.Option("--y", metavar="AXIS", help="Axis along y of a map; otherwise loss or fraction.")
     ] = None,
     facet: Annotated[
         list[str] | None,
-        typer.Option(metavar="AXIS", help="A panel for each value; AXIS,AXIS for two; none for one panel."),
+        typer.Option(metavar="AXIS", help="One panel per value; AXIS,AXIS for two axes; none for a single panel."),
     ] = None,
-    color: Annotated[str, typer.Option(help="What colours a map: outcome or fraction.")] = "outcome",
-    only: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Only the runs that have it.")] = None,
+    color: Annotated[str, typer.Option(help="Colour of a map: outcome or fraction.")] = "outcome",
+    only: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Only runs with this value.")] = None,
     title: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="The title; default: that of the sweep; '' for none.")
+        str | None, typer.Option(metavar="TEXT", help="Title; default: title of the sweep; '' for no title.")
     ] = None,
     theme: Annotated[str, typer.Option(help="light, dark, or light,dark for both.")] = "light",
     format: Annotated[
-        str | None, typer.Option("--format", help="svg, png or pdf; several with commas; default: svg,png.")
+        str | None, typer.Option("--format", help="svg, png or pdf, separated by commas; default: svg,png.")
     ] = None,
     width: Annotated[str, typer.Option(help="column (3.3 inches) or full (7 inches).")] = "full",
     to: Annotated[
         Path | None,
         typer.Option(
             metavar="PATH",
-            help="A folder, or a file's name; default: the sweep's figures/, as NAME-own, NAME-column, NAME-dark where "
-            "it differs from the report's.",
+            help="Output folder or file; default: figures/ in the sweep's folder, as NAME-own, NAME-column or "
+            "NAME-dark if the figure differs from that of the report.",
         ),
     ] = None,
     plugin: common.Plugins = None,
 ) -> None:
-    """Draw a sweep: losses, sensitivity to the learning rate, outcomes over two axes, layers; with the data as CSV."""
+    """Draw a sweep: loss curves, LR sensitivity, maps of outcomes, signal by layer; with the plotted data as CSV."""
     from normexp.report import figure_requests
     from normexp.storage.store import Store
     from normexp.terminal.show import say, show

@@ -1,7 +1,4 @@
-"""normexp probe.
-
-The options and overrides of `normexp probe`, checked: every complaint at once.
-"""
+"""normexp probe: measure networks layer by layer, without training or before and after it."""
 
 from __future__ import annotations
 
@@ -30,21 +27,21 @@ if TYPE_CHECKING:
     from normexp.training.trainer import Trainer
 
 PANEL = common.Panel.RUN
-
-
 NAME = "probe"
+BEFORE, AFTER = "before training", "after training"
 SEEDS = 3
 ALWAYS_TOLD = ("depth", "norm")
-MOST = 500
-"""Networks and seeds of one probe."""
+"""Keys that the title always shows."""
+MOST_NETWORKS = 500
+"""Largest number of networks times seeds in one probe."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Networks by name, each with its points (one a seed); what they have in common; the folder for what is found."""
+    """Networks by name, each with one point per seed; `description` names what they have in common."""
 
     networks: Mapping[str, Sequence[Point]]
-    told: str
+    description: str
     folder: str
     warnings: tuple[str, ...] = ()
 
@@ -58,18 +55,18 @@ def _wrong_quantity(quantity: str | None) -> list[str]:
 
 
 def check_after(overrides: Sequence[str], seeds: int | None, quantity: str | None) -> None:
-    """Raise UserError for what does not go with a stored run, and for an unknown quantity."""
+    """Raise UserError for options that a probe of a stored run does not take, and for an unknown quantity."""
     complaints = _wrong_quantity(quantity)
     if overrides:
-        complaints.append(f"--after probes a run as it is: leave out {' '.join(overrides)}")
+        complaints.append(f"--after probes a stored run, which has no overrides: leave out {' '.join(overrides)}")
     if seeds is not None:
-        complaints.append("--after probes one run, whose seed is its own: leave out --seeds")
+        complaints.append("--after probes one stored run, whose seed is fixed: leave out --seeds")
     if complaints:
         raise UserError(*complaints)
 
 
 def read(overrides: Sequence[str], seeds: int | None, quantity: str | None) -> Request:
-    """Overrides and options as they were typed. Raises UserError with every complaint."""
+    """Parse overrides and options. Raise UserError with every complaint."""
     from normexp.config import grid, sweep_file
     from normexp.config.overrides import read_overrides, slug
     from normexp.config.plan import SEED
@@ -80,54 +77,55 @@ def read(overrides: Sequence[str], seeds: int | None, quantity: str | None) -> R
     changes = read_overrides(overrides, notes)
     for change in changes:
         if change.axis is None:
-            notes.fault(f"{change.origin}: a probe has no {change.key}: leave it out")
+            notes.fault(f"{change.origin}: a probe has no key {change.key}: leave it out")
         elif change.key == SEED and seeds is not None:
-            notes.fault(f"{change.origin}: seed is given beside --seeds: keep one")
+            notes.fault(f"{change.origin}: both seed and --seeds are given: keep one")
     notes.fail_if_any()
     source = f"grid: {{seed: {list(range(seeds or SEEDS))}}}"
     sweep = sweep_file.parse(source, origin=NAME, stem=NAME, overrides=overrides)
     runs = grid.count(sweep).points
-    if runs > MOST:
-        raise UserError(f"{plural(runs, 'network')}, seeds included, are more than {MOST}: give fewer values")
+    if runs > MOST_NETWORKS:
+        raise UserError(
+            f"{plural(runs, 'network')}, counting seeds: at most {MOST_NETWORKS} are allowed; give fewer values"
+        )
     plan = grid.plan(sweep)
-    more = [f"seeds={seeds}"] if seeds not in (None, SEEDS) else []
-    given = {change.key: change.axis for change in changes if change.axis is not None}
-    fixed = {key: axis.value(0) for key, axis in given.items() if len(set(axis)) == 1 and key != SEED}
+    suffix = slug([f"seeds={seeds}"] if seeds not in (None, SEEDS) else [])
+    axes = {change.key: change.axis for change in changes if change.axis is not None}
+    fixed = {key: axis.value(0) for key, axis in axes.items() if len(set(axis)) == 1 and key != SEED}
     common = {key: KEYS[key].default for key in ALWAYS_TOLD if key not in plan.axes} | fixed
-    told = heading(tuple(common), tuple(common.values()))
-    return Request(networks=_networks(plan, fixed), told=told, folder=sweep.folder + slug(more), warnings=plan.warnings)
+    description = heading(tuple(common), tuple(common.values()))
+    return Request(
+        networks=_networks(plan, fixed), description=description, folder=sweep.folder + suffix, warnings=plan.warnings
+    )
 
 
 def _networks(plan: Plan, fixed: Mapping[str, Value]) -> dict[str, list[Point]]:
-    """Points by the name of their network: the axes that vary, or norm and position."""
+    """Group points by network. A network is named by the axes that vary, or by norm and position if none does."""
     varying = [key for key in plan.cell_axes if key not in fixed]
-    found, labels = dict[str, list[Point]](), plan.labels
+    networks, labels = dict[str, list[Point]](), plan.labels
     for point in plan.points:
         values = {key: point.values[key] for key in varying}
         values = values or {key: getattr(point.config, key) for key in ("norm", "position")}
-        found.setdefault(heading(tuple(values), tuple(values.values()), labels), []).append(point)
-    return found
-
-
-BEFORE, AFTER = "before training", "after training"
+        networks.setdefault(heading(tuple(values), tuple(values.values()), labels), []).append(point)
+    return networks
 
 
 def command(
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(help="key=value; position=pre,post,deepnorm stand side by side.", show_default=False),
+        typer.Argument(help="key=value; position=pre,post,deepnorm compares three networks.", show_default=False),
     ] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, max=100, help="Seeds of each network; default: 3.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, max=100, help="Seeds per network; default: 3.")] = None,
     quantity: Annotated[
-        str | None, typer.Option(help="Show one quantity, of every part: rms, grad_norm, update, token_cosine, ...")
+        str | None, typer.Option(help="Show only this quantity: rms, grad_norm, update, token_cosine, ...")
     ] = None,
     after: Annotated[
-        str | None, typer.Option(metavar="RUN_ID", help="The network of a stored run, before and after its training.")
+        str | None, typer.Option(metavar="RUN_ID", help="Probe the network of a stored run, before and after training.")
     ] = None,
     out: common.Out = common.OUT,
     plugin: common.Plugins = None,
 ) -> None:
-    """Look inside networks at initialization, layer by layer: signal, gradients, what one step changes, attention."""
+    """Measure networks layer by layer at initialization: activations, gradients, the change by one step, attention."""
     from normexp.analysis import measured_tables as view
     from normexp.execution.machine import keep_freed_memory
     from normexp.execution.signals import stoppable
@@ -139,54 +137,54 @@ def command(
             request = read(overrides or (), seeds, quantity)
             for warning in request.warnings:
                 say(f"warning: {warning}")
-            found, folder = list(_initial(request)), out / request.folder
-            title = view.headline("At initialization", request.told, found)
+            networks, folder = list(_initial(request)), out / request.folder
+            title = view.headline("At initialization", request.description, networks)
         else:
             check_after(overrides or (), seeds, quantity)
-            found = list(_stored(out, after))
-            config = found[0].config
+            networks = list(_stored(out, after))
+            config = networks[0].config
             folder, title = out / f"probe+after={config.run_id}", f"{config.run_id}, before and after training"
-        shown = view.profiles(found, quantity)
+        shown = view.profiles(networks, quantity)
         if not shown:
-            raise UserError(f"--quantity {quantity}: none of these networks has it; they have {view.present(found)}")
-        _write(folder, title, found, shown)
-    _show(folder, title, found, shown)
+            raise UserError(f"--quantity {quantity}: none of these networks has it; they have {view.present(networks)}")
+        _write(folder, title, networks, shown)
+    _show(folder, title, networks, shown)
 
 
 def _initial(request: Request) -> Iterator[Probed]:
-    """Every network and seed; what stands under several names is measured once."""
+    """Measure every network and seed. A network with several names is measured once."""
     from normexp.config.labels import plural
     from normexp.records.measurements import Probed
     from normexp.terminal.show import say
     from normexp.training.inspection import inspect
 
-    known: dict[str, list[SignalRow]] = {}
+    rows_by_id: dict[str, list[SignalRow]] = {}
     for name, points in request.networks.items():
         say(f"probing {name}, {plural(len(points), 'seed')}")
         for point in points:
-            if point.config.run_id not in known:
-                with _alone(name):
-                    known[point.config.run_id] = inspect(point.config)
-            yield Probed(network=name, config=point.config, rows=known[point.config.run_id], asked=point.values)
+            if point.config.run_id not in rows_by_id:
+                with _measuring(name):
+                    rows_by_id[point.config.run_id] = inspect(point.config)
+            yield Probed(network=name, config=point.config, rows=rows_by_id[point.config.run_id], asked=point.values)
 
 
 def _stored(out: Path, name: str) -> Iterator[Probed]:
-    """A run's network at its initial weights, and at those that it ended with."""
+    """Measure a stored run's network at its initial and at its final weights. Raises UserError."""
     from normexp.records.measurements import Probed
     from normexp.storage import index
     from normexp.training.inspection import inspect, inspect_trainer
 
     store, record = index.find(out, name, traces=False)
     if record.result is None:
-        raise UserError(f"{record.run_id}: {record.status}: it has no trained network; run its sweep again")
-    with _alone(record.run_id):
+        raise UserError(f"{record.run_id}: {record.status}: it has no trained network; rerun its sweep")
+    with _measuring(record.run_id):
         yield Probed(network=BEFORE, config=record.config, rows=inspect(record.config))
         trainer, steps = _trained(store, record), max(1, record.result.steps_done)
         yield Probed(network=AFTER, config=record.config, rows=inspect_trainer(trainer, number=steps))
 
 
 def _trained(store: Store, record: RunRecord) -> Trainer:
-    """The network that a done run ended with, from its weights if they are stored, else trained again."""
+    """Return a finished run's trained network, from its stored weights or else by training it again."""
     from normexp.config.labels import plural
     from normexp.terminal.show import say
     from normexp.training.inspection import restore, retrain
@@ -195,17 +193,18 @@ def _trained(store: Store, record: RunRecord) -> Trainer:
     if weights is not None:
         return restore(record.config, weights, str(path))
     assert record.result is not None
-    say(f"no weights are stored: training it again, {plural(record.result.steps_done, 'step')}")
+    say(f"no weights are stored: retraining, {plural(record.result.steps_done, 'step')}")
     trainer, stored = retrain(record.config, path=record.repeated_by), record.result.final_val_loss
     loss = trainer.evaluate()
     if stored is not None and repr(loss) != repr(stored):
-        say(f"warning: it ends at loss {loss!r}, and its record at {stored!r}; `normexp repro` tells where they part")
+        message = f"retraining ends at loss {loss!r}, the stored run at {stored!r}"
+        say(f"warning: {message}; `normexp repro` shows the first step that differs")
     return trainer
 
 
 @contextmanager
-def _alone(name: str) -> Iterator[None]:
-    """One thread, as in training; what torch cannot do is told of the network by its name."""
+def _measuring(name: str) -> Iterator[None]:
+    """Use one thread, as in training. Turn torch's errors into a UserError that names the network."""
     from normexp.training.trainer import thread_count
 
     try:
@@ -216,7 +215,7 @@ def _alone(name: str) -> Iterator[None]:
         raise UserError(f"{name} cannot be measured: {reason}") from fault
 
 
-def _write(folder: Path, title: str, found: Sequence[Probed], shown: Sequence[Profile]) -> None:
+def _write(folder: Path, title: str, networks: Sequence[Probed], shown: Sequence[Profile]) -> None:
     from normexp.analysis import measured_tables as view
     from normexp.plots.measured import draw_probe
     from normexp.plots.style import render
@@ -224,15 +223,15 @@ def _write(folder: Path, title: str, found: Sequence[Probed], shown: Sequence[Pr
 
     images = render(draw_probe(title, shown))
     with outputs.held(folder):
-        outputs.write_measured(folder, "probe", view.probe_csv(found), images)
+        outputs.write_measured(folder, "probe", view.probe_csv(networks), images)
 
 
-def _show(folder: Path, title: str, found: Sequence[Probed], shown: Sequence[Profile]) -> None:
+def _show(folder: Path, title: str, networks: Sequence[Probed], shown: Sequence[Profile]) -> None:
     from normexp.analysis import measured_tables as view
     from normexp.terminal.console import Encodable, ResponsiveTable
     from normexp.terminal.show import show
 
-    seeds = len({network.config.seed for network in found})
+    seeds = len({network.config.seed for network in networks})
     wide, narrow = (view.probe_tables(shown, spread=spread) for spread in (True, False))
     parts = [ResponsiveTable(*pair) for pair in zip(wide, narrow, strict=True)]
     notes = [Encodable(note)] if (note := view.note(seeds)) else []

@@ -1,4 +1,4 @@
-"""normexp report."""
+"""normexp report: rebuild a sweep's tables."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ PANEL = common.Panel.READ
 
 def command(
     folder: Annotated[Path, typer.Argument(help="The folder of a sweep, finished or not.")],
-    figures: Annotated[bool, typer.Option("--figures", help="Draw the figures and the web page again, too.")] = False,
+    figures: Annotated[bool, typer.Option("--figures", help="Also redraw the figures and the web page.")] = False,
     plugin: common.Plugins = None,
 ) -> None:
-    """Make a sweep's tables again from what is on disk, and print them."""
+    """Rebuild a sweep's tables from the stored runs and print them."""
     from normexp.report import report as reports
     from normexp.storage.store import Store
     from normexp.terminal.console import console

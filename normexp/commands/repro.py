@@ -1,4 +1,4 @@
-"""normexp repro."""
+"""normexp repro: check that a stored run is reproducible."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PANEL = common.Panel.READ
 
 
 def command(run_id: common.RunId, out: common.Out = common.OUT, plugin: common.Plugins = None) -> None:
-    """Run a stored run again; say bit-identical, or the first step that differs. Exit code 1 if it differs."""
+    """Run a stored run again and report whether it is bit-identical, or the first step that differs (exit code 1)."""
     from dataclasses import replace
 
     from normexp import api

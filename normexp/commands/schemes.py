@@ -1,4 +1,4 @@
-"""normexp schemes."""
+"""normexp schemes: show the norm placements and norms."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ PANEL = common.Panel.REFERENCE
 
 
 def command(
-    depth: Annotated[int, typer.Option(min=1, help="Depth for which constants are printed.")] = 20,
+    depth: Annotated[int, typer.Option(min=1, help="Depth at which the constants are evaluated.")] = 20,
     plugin: common.Plugins = None,
 ) -> None:
-    """The tables of schemes (key position) and of norms (key norm), with constants at a depth and sources."""
+    """List the norm placements (key position) and norms (key norm), with formulas, constants and sources."""
     from normexp.terminal import models as tables
     from normexp.terminal.console import ResponsiveTable
     from normexp.terminal.show import show

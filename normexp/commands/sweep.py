@@ -1,4 +1,4 @@
-"""normexp sweep."""
+"""normexp sweep: run a grid of configs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ PANEL = common.Panel.RUN
 
 
 def command(
-    config: Annotated[Path, typer.Argument(help="A YAML file; normexp collapse --help lists every key.")],
+    config: Annotated[Path, typer.Argument(help="YAML file; normexp collapse --help lists every key.")],
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(help="key=value, as in the file; lr=1e-3,1e-2 makes an axis.", show_default=False),
+        typer.Argument(help="key=value overrides the file; lr=1e-3,1e-2 makes an axis.", show_default=False),
     ] = None,
     out: common.Out = common.OUT,
     jobs: common.Jobs = None,
@@ -26,41 +26,41 @@ def command(
         typer.Option(
             parser=common.number(),
             metavar="<float>",
-            help="Scale steps, warmup and eval_every together: 0.1 is ten times shorter.",
+            help="Scale steps, warmup and eval_every: 0.1 makes runs ten times shorter.",
         ),
     ] = 1.0,
-    only: Annotated[list[str] | None, typer.Option(help="Run only the points with key=value.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Run only configs with key=value.")] = None,
     dry_run: common.DryRun = False,
     retry_failed: common.RetryFailed = False,
     rerun_outdated: Annotated[
-        bool, typer.Option("--rerun-outdated", help="Rerun runs of older versions whose numbers have changed since.")
+        bool, typer.Option("--rerun-outdated", help="Rerun outdated runs, whose results differ in this version.")
     ] = False,
     force: common.Force = False,
-    fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first run that fails.")] = False,
+    fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop after the first failed run.")] = False,
     save_weights: Annotated[
-        bool, typer.Option("--save-weights", help="Store trained weights, too; done runs without them run again.")
+        bool, typer.Option("--save-weights", help="Also store trained weights; rerun finished runs without weights.")
     ] = False,
     autograd: common.Autograd = False,
-    max_runs: Annotated[int, typer.Option(min=1, help="Refuse a larger grid.")] = 10_000,
+    max_runs: Annotated[int, typer.Option(min=1, help="Reject grids with more runs.")] = 10_000,
     timeout: common.Timeout = None,
     executor: common.Executor = "processes",
     scheduler: common.Scheduler = None,
     shard: Annotated[
         str | None,
-        typer.Option(metavar="I/N", help="Run shard I of N, by run id, in a folder of its own: see normexp merge."),
+        typer.Option(metavar="I/N", help="Run shard I of N into a separate folder; see normexp merge."),
     ] = None,
     plugin: common.Plugins = None,
 ) -> None:
-    """Run what is missing of a grid; write its tables, figures and summary."""
+    """Run the missing runs of a grid, then write its tables, figures and summary."""
     from normexp.config import grid
     from normexp.config import sweep_file as configs
     from normexp.config.plan import parse_shard
     from normexp.runner.run_selection import Options
     from normexp.terminal.show import execute, say, show_dry_run
 
-    share = parse_shard(shard) if shard is not None else None
+    parsed_shard = parse_shard(shard) if shard is not None else None
     plan = grid.plan(configs.load(config, overrides or (), scale=scale), max_runs=max_runs)
-    plan = plan.part(share) if share else plan
+    plan = plan.part(parsed_shard) if parsed_shard else plan
     for warning in plan.warnings:
         say(f"warning: {warning}")
     options = Options(

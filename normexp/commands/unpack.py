@@ -1,4 +1,4 @@
-"""normexp unpack."""
+"""normexp unpack: restore packed runs."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ PANEL = common.Panel.MACHINES
 
 
 def command(folder: common.SweepFolder, plugin: common.Plugins = None) -> None:
-    """Restore a sweep's runs from its runs.tar.xz; what is there already is left as it is."""
+    """Restore a sweep's runs from its runs.tar.xz. Existing runs are not changed."""
     from normexp.errors import UserError
     from normexp.storage import index
     from normexp.terminal.show import show
 
     paths = index.packs(folder)
     if not paths:
-        raise UserError(f"{folder} has no runs.tar.xz, and no sweep in it has: `normexp pack` makes one")
+        raise UserError(f"neither {folder} nor a sweep in it has a runs.tar.xz: `normexp pack` writes one")
     for path in paths:
         show(restore(path))
 
 
 def restore(path: Path) -> str:
-    """Unpack one file; what came of it."""
+    """Unpack one file and return a line that says what was restored."""
     from normexp.config.labels import plural
     from normexp.storage import packs as packing
 
     restored = packing.unpack(path)
-    kept = f", {restored.kept} there already" if restored.kept else ""
+    kept = f", {restored.kept} already there" if restored.kept else ""
     return f"{restored.folder}: {plural(restored.runs, 'run')} restored from {path.name}{kept}"

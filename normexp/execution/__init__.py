@@ -1,1 +1,1 @@
-"""Starting, watching and ending runs: one module per executor."""
+"""Executors, which start, watch and stop runs."""

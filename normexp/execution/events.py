@@ -1,4 +1,4 @@
-"""What an executor reports: execute(configs) is an iterator of these."""
+"""The events that executors yield."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from normexp.records.record import RunRecord
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A run has a process (or its turn)."""
+    """A run has started."""
 
     config: RunConfig
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A running run has made `step` updates; loss in nats, before that update."""
+    """A run has made `step` steps. `loss` (in nats) and `grad_norm` are those of the last step, before its update."""
 
     config: RunConfig
     step: int
@@ -28,7 +28,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A run has ended, in whatever way its record says."""
+    """A run has ended. Its record says how."""
 
     record: RunRecord
 

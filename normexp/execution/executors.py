@@ -1,4 +1,4 @@
-"""The table of executors: from configs to a stream of Started, Progress and Finished."""
+"""The table of executors, and how many runs they execute in parallel."""
 
 from __future__ import annotations
 
@@ -18,44 +18,44 @@ from normexp.execution.worker import Work
 
 
 class Executor(Protocol):
-    """Starts at most `jobs` runs at a time; each is Started, makes Progress, and is Finished exactly once."""
+    """Runs at most `jobs` configs in parallel. Each run is Started, makes Progress, and is Finished exactly once."""
 
     def __call__(
         self, configs: Iterable[RunConfig], *, jobs: int, timeout_seconds: float | None = None, work: Work
     ) -> Generator[Event, None, None]:
-        """The events, as they come; configs are taken when their turn comes."""
+        """Yield the events as they happen. A config is taken from the iterable when it is started."""
 
 
 NO_LIMIT = 100_000
-"""As jobs: as many as the workers of a scheduler elsewhere take."""
+"""Number of jobs that leaves the limit to the workers of a remote scheduler."""
 EXECUTORS: Mapping[str, Executor] = {"processes": pool.processes, "inline": inline.inline, "dask": driver.dask}
-"""By name, the default first; dask with a scheduler and workers of its own."""
+"""Executors by name, the default first."""
 
 
 def jobs_or_default(jobs: int | None, scheduler: str | None) -> int:
-    """The processors that this process may use, or with a scheduler elsewhere no limit, unless told otherwise.
+    """Return `jobs` or the default: the available processors, or no limit with a remote scheduler.
 
-    Raises UserError for less than one.
+    Raises UserError if `jobs` is less than 1.
     """
     if jobs is not None and jobs < 1:
-        raise UserError(f"jobs: {jobs} runs at a time: write 1 or more")
+        raise UserError(f"jobs: {jobs} parallel runs: write 1 or more")
     return jobs or (default_jobs() if scheduler in (None, LOCAL) else NO_LIMIT)
 
 
 def workers_to_count_on(jobs: int | None, scheduler: str | None) -> int:
-    """As many as `jobs_or_default` tells; one where a scheduler elsewhere sets the limit. Raises UserError."""
+    """Return the number of workers for estimates: `jobs_or_default`, or 1 if a remote scheduler sets the limit."""
     most = jobs_or_default(jobs, scheduler)
     return most if most < NO_LIMIT else 1
 
 
 def chosen(name: str, scheduler: str | None) -> Executor:
-    """The executor that a command asks for, with the scheduler that it is to use. Raises UserError."""
+    """Return the executor with this name, bound to its scheduler. Raises UserError."""
     if name not in EXECUTORS:
-        raise UserError(f"executor {name}: there are {', '.join(EXECUTORS)}")
+        raise UserError(f"executor {name}: write one of {', '.join(EXECUTORS)}")
     if name != "dask":
         if scheduler is not None:
-            raise UserError(f"scheduler {scheduler}: only executor dask has one")
+            raise UserError(f"scheduler {scheduler}: only executor dask uses a scheduler")
         return EXECUTORS[name]
     if scheduler is None:
-        raise UserError(f"executor dask: name its scheduler, tcp://HOST:8786, or {LOCAL} for workers on this machine")
+        raise UserError(f"executor dask: needs a scheduler, tcp://HOST:8786, or {LOCAL} for workers on this machine")
     return functools.partial(driver.dask, scheduler=scheduler)

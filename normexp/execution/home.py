@@ -1,6 +1,6 @@
-"""Keep libraries from making folders in the user's home: what they cache belongs in the cache folder, or nowhere.
+"""Keep libraries from creating folders in the user's home, except in the cache folder.
 
-The functions set an environment variable before the library is imported, and only where the user has not set it.
+The functions set an environment variable before the library is imported, unless the user has set it.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import sys
 from pathlib import Path
 
 NO_FOLDER = os.devnull
-"""Where matplotlib can make no folder: it then takes a temporary one, which it removes at the end."""
+"""A path where matplotlib cannot create a folder. It then uses a temporary one and removes it at exit."""
 DASK_SETTINGS = Path(__file__).parent / "dask" / "dask.yaml"
 
 
 def redirect_matplotlib() -> None:
-    """Let matplotlib use its cache folder alone, and a temporary one without a home.
+    """Let matplotlib use only its cache folder, or a temporary folder if there is no home.
 
-    By itself it makes ~/.config/matplotlib and ~/.cache/matplotlib, and even the home where that is missing. If the
-    first exists, it may hold the user's settings, and nothing is changed. Other systems have no such folder.
+    By default, it creates ~/.config/matplotlib and ~/.cache/matplotlib, and even a missing home. If
+    ~/.config/matplotlib exists, it may contain the user's settings, and nothing is changed. Only Linux is affected.
     """
     if "matplotlib" in sys.modules or os.environ.get("MPLCONFIGDIR") or not sys.platform.startswith("linux"):
         return
@@ -28,16 +28,16 @@ def redirect_matplotlib() -> None:
 
 
 def redirect_dask() -> None:
-    """Keep dask from writing its default settings to ~/.config/dask. Settings that are there are still read."""
+    """Keep dask from writing its default settings to ~/.config/dask. Existing settings are still read."""
     if "dask" not in sys.modules:
         os.environ.setdefault("DASK_CONFIG", str(DASK_SETTINGS))
 
 
 def _folder(variable: str, name: str) -> Path | None:
-    """The folder that a variable of the XDG specification names, or its default; None where there is no home."""
-    given = os.environ.get(variable, "")
-    if os.path.isabs(given):  # the specification has others ignored
-        return Path(given)
+    """Return the folder of an XDG variable, or its default in the home folder; None without a home."""
+    value = os.environ.get(variable, "")
+    if os.path.isabs(value):  # the specification says to ignore relative paths
+        return Path(value)
     try:
         home = Path.home()
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""Runs one after another in this process: for debugging, and where processes cannot be started."""
+"""The inline executor: runs one after another in this process, for debugging and where processes cannot be started."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from normexp.records.record import RunRecord
 
 
 class _Stop(BaseException):
-    """Raised in a run whose results nobody waits for any more."""
+    """Raised in a run to stop it, when its iterator is closed."""
 
 
 def inline(
     configs: Iterable[RunConfig], *, jobs: int, timeout_seconds: float | None = None, work: Work
 ) -> Generator[Event, None, None]:
-    """Do each config in a thread of this process, one at a time, so that its progress is seen while it works.
+    """Run each config in a thread of this process, one at a time, so that progress is reported meanwhile.
 
-    `jobs` is ignored. A timeout is not supported: there is nothing to kill (UserError). A crash of a run is one of
-    this process; prints of a run stay prints. Closing the iterator stops a run at its next step.
+    `jobs` is ignored. Closing the iterator stops a run at its next step. A crash of a run crashes this process, and its
+    output is not captured. Raises UserError for a timeout, since there is no process to kill.
     """
     if timeout_seconds is not None:
-        raise UserError("timeout: the inline executor has no process to kill: use the executor processes")
+        raise UserError("timeout: the inline executor cannot stop runs: use the executor processes")
     for config in configs:
         yield Started(config)
         yield from _attempt(work, config)
@@ -63,5 +63,5 @@ def _do(
 
     try:
         put(attempt(work, config, report))
-    except BaseException as fault:  # for the caller to meet: SystemExit of a run, or our own _Stop
+    except BaseException as fault:  # raised again in the caller: SystemExit of a run, or _Stop
         put(fault)

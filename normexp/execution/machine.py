@@ -1,12 +1,4 @@
-"""The descriptors 0, 1 and 2, which whoever started this program may have left closed.
-
-The machine that times are measured on, and how busy it is.
-
-How many runs may be executed at a time.
-
-The heap of a process that trains keeps what is freed: giving it back to the system, and taking it again, costs
-thousands of page faults a step, by luck of the layout.
-"""
+"""The machine: processor, memory, load, available processors, heap settings and standard descriptors."""
 
 from __future__ import annotations
 
@@ -17,20 +9,27 @@ import sys
 from pathlib import Path
 
 PROCESSORS = Path("/proc/cpuinfo")
+CGROUPS = Path("/sys/fs/cgroup")
+OWN_CGROUP = Path("/proc/self/cgroup")
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+"""Parameters of glibc's mallopt."""
+KEPT_BYTES = 2**30
+LARGEST_HEAP_BLOCK_BYTES = 2**25
+"""The largest value that glibc accepts. Larger blocks are mapped one by one."""
 
 
 def processor(cpuinfo: Path = PROCESSORS) -> str:
-    """The processor's name, as far as the system tells."""
+    """Return the processor's name, or the architecture if the system does not report it."""
     try:
         lines = cpuinfo.read_text("utf-8", "replace").splitlines()
     except OSError:
         lines = []
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, "") or platform.processor() or platform.machine() or "unknown processor"
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "") or platform.processor() or platform.machine() or "unknown processor"
 
 
 def memory_bytes() -> int | None:
-    """Return the size of the machine's memory; None where the system does not tell."""
+    """Return the size of the machine's memory; None if unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
@@ -38,25 +37,21 @@ def memory_bytes() -> int | None:
 
 
 def load() -> float | None:
-    """Processes that wanted to run, on average over the last minute; None where the system does not tell."""
+    """Return the load average of the last minute; None if unknown."""
     try:
         return os.getloadavg()[0]
     except (AttributeError, OSError):
         return None
 
 
-CGROUPS = Path("/sys/fs/cgroup")
-OWN_CGROUP = Path("/proc/self/cgroup")
-
-
 def default_jobs() -> int:
-    """Processors that this process may use: its affinity, and its cgroup's share (version 2), rounded; at least 1."""
+    """Return the number of processors that this process may use, by its affinity and its cgroup (version 2) quota."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(count, round(_cgroup_processors(OWN_CGROUP, CGROUPS))))
 
 
 def _cgroup_processors(own: Path, root: Path) -> float:
-    """The tightest quota from the process's group up to the root; a large number where there is none."""
+    """Return the smallest quota from the process's cgroup up to the root; a large number without quotas."""
     try:
         lines = own.read_text().splitlines()
     except OSError:
@@ -74,15 +69,11 @@ def _quota(file: Path) -> float:
         return 1e6
 
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-"""Parameters of glibc's mallopt."""
-KEPT_BYTES = 2**30
-LARGEST_HEAP_BLOCK_BYTES = 2**25
-"""The most that glibc accepts; larger blocks are mapped one by one."""
-
-
 def keep_freed_memory() -> None:
-    """Tell glibc so; where there is another C library, nothing changes."""
+    """Let glibc keep freed memory. Does nothing with other C libraries.
+
+    Returning memory to the system and taking it again can cost thousands of page faults per training step.
+    """
     if sys.platform != "linux":
         return
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -92,9 +83,9 @@ def keep_freed_memory() -> None:
 
 
 def open_closed() -> None:
-    """Open the null device on those that are closed, for this process and its children.
+    """Open closed standard descriptors on the null device, for this process and its children.
 
-    Else the next file, lock or socket would get such a number, and with it what is printed.
+    Otherwise, the next file, lock or socket would get descriptor 0, 1 or 2, and printed text would go there.
     """
     for fd in (0, 1, 2):
         try:

@@ -1,4 +1,4 @@
-"""Ctrl-C and termination as one exception, raised in the main thread."""
+"""Ctrl-C and termination signals as one exception in the main thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP"
 
 
 class Stopped(BaseException):
-    """The user or the system asked the program to stop."""
+    """The program received a signal that asks it to stop."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(signal.Signals(signum).name)
@@ -21,10 +21,7 @@ class Stopped(BaseException):
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """While open, SIGINT, SIGTERM and SIGHUP raise Stopped, except those that are ignored already, as under nohup.
-
-    Elsewhere than in the main thread, nothing changes.
-    """
+    """Let SIGINT, SIGTERM and SIGHUP raise Stopped, except ignored ones (nohup). Does nothing in other threads."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -32,10 +29,10 @@ def stoppable() -> Iterator[None]:
     def stop(signum: int, frame: FrameType | None) -> None:
         raise Stopped(signum)
 
-    heard = [signum for signum in SIGNALS if signal.getsignal(signum) is not signal.SIG_IGN]
-    before = {signum: signal.signal(signum, stop) for signum in heard}
+    handled = [signum for signum in SIGNALS if signal.getsignal(signum) is not signal.SIG_IGN]
+    previous = {signum: signal.signal(signum, stop) for signum in handled}
     try:
         yield
     finally:
-        for signum, handler in before.items():
+        for signum, handler in previous.items():
             signal.signal(signum, handler)

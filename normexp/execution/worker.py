@@ -1,6 +1,6 @@
-"""What is done for one run, wherever it is executed: train it with one thread, judge it, make its record.
+"""The work for one run on any executor: train it with one thread, judge it, and return its record.
 
-torch is imported inside the functions, so that a driver may name them without loading it.
+torch is imported inside the functions, so that a driver can refer to them without loading it.
 """
 
 from __future__ import annotations
@@ -31,23 +31,22 @@ if TYPE_CHECKING:
 
 Report = Callable[[Progress], None]
 Work = Callable[[RunConfig, Report], RunRecord]
-"""What an executor does for each config. With processes it is pickled by name, so it stands in a module of its own."""
+"""The function that an executor calls for each config. It must be picklable."""
 
 THREADS = 1
-"""torch threads of every run, whatever OMP_NUM_THREADS says: their number changes the last digits of a loss."""
+"""torch threads of every run, independent of OMP_NUM_THREADS: their number changes the last digits of losses."""
 REPORT_SECONDS = 0.2
-"""Least time between two reports of a run."""
+"""Shortest time between two reports of a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Train and judge a config: a record that is done, or failed with the traceback as its log; see `attempt`.
+    """Train and judge a config. Returns a record that is done, or failed with the traceback as its log.
 
-    The text of `plugins` travels with it. Records bring the trained weights if asked for.
-    With `autograd`, autograd computes the gradients: the reference of the faster paths, equal to them up to rounding.
-    `path` names another path than the fastest.
-    `losses` are reference losses that the driver has estimated already, by their task. Where someone has the layers
-    `watched`, they are measured for every report, not at evaluations alone.
+    The text of `plugins` is sent with the job. With `save_weights`, records include the trained weights. With
+    `autograd`, gradients are computed with autograd, equal to the faster paths up to rounding; `path` selects an
+    execution path. `losses` are reference losses that the driver has already estimated, by task. With `watched`, layer
+    signals are measured for every report, not only at evaluations.
     """
 
     plugins: tuple[Plugin, ...] = ()
@@ -70,7 +69,7 @@ class Job:
 
 
 def attempt(work: Work, config: RunConfig, report: Report) -> RunRecord:
-    """What `work` returns; for an exception, a failed record: one line of error, and the traceback as its log."""
+    """Return what `work` returns, or after an exception a failed record, with the traceback as its log."""
     start = time.perf_counter()
     try:
         return work(config, report)
@@ -86,13 +85,13 @@ def attempt(work: Work, config: RunConfig, report: Report) -> RunRecord:
 
 
 def one_line(fault: BaseException) -> str:
-    """An exception's type and the first line of its message."""
+    """Return an exception's type and the first line of its message."""
     lines = str(fault).strip().splitlines()
     return f"{type(fault).__name__}: {lines[0]}" if lines else type(fault).__name__
 
 
 def environment() -> dict[str, str | int]:
-    """Versions, processor and torch threads of this process: what numbers may depend on besides their config."""
+    """Return what results may depend on besides the config: versions, processor and torch threads."""
     import torch
 
     return {**machine(), "torch_threads": torch.get_num_threads()}
@@ -100,7 +99,7 @@ def environment() -> dict[str, str | int]:
 
 @functools.cache
 def machine() -> Mapping[str, str]:
-    """What stays the same in a process and those that are forked from it."""
+    """Return the part of the environment that is constant in this process and its forks."""
     import torch
 
     return {
@@ -115,7 +114,7 @@ def machine() -> Mapping[str, str]:
 
 
 def throttled(report: Report) -> Report:
-    """The same report, but at most once in REPORT_SECONDS: those between are dropped, unless they are not finite."""
+    """Limit reports to one per REPORT_SECONDS. Others are dropped, unless they are non-finite."""
     next_time = 0.0
 
     def throttle(progress: Progress) -> None:

@@ -1,1 +1,1 @@
-"""A plan against stored runs: what is missing is run, stored and reported."""
+"""Execution of plans: select the missing runs, run and store them, and report the sweep."""

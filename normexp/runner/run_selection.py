@@ -1,4 +1,4 @@
-"""What a plan asks to be done, given what is stored: which runs are made, copied, or left as they are."""
+"""Decide which runs of a plan are executed, copied from other sweeps, or left as they are."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from normexp.storage.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How a sweep is executed; nothing here changes a number, but `autograd` the last digits.
+    """How a sweep is executed. No option changes results, except that `autograd` changes their last digits.
 
-    Runs that sweeps under `out` have, or under the folders `beside` it, are copied. `jobs` runs at a time; None: the
-    processors that this process may use, or what the workers of a scheduler elsewhere take.
+    Runs of sweeps under `out` and under the folders `beside` it are copied. `jobs` is the number of parallel runs; None
+    means one per available processor, or as many as the workers of a remote scheduler take.
     """
 
     out: Path
@@ -39,10 +39,10 @@ class Options:
 
 @dataclass
 class Work:
-    """What a plan asks for: `todo` to run, `reusable` in other sweeps, `skipped` by `only`.
+    """The runs of a plan: `todo` to execute, `reusable` from other sweeps, `skipped` because of `only`.
 
-    The others are here: `done`, or `failed` (killed and timed out as well) and left so. `without_weights`: those of
-    `todo` that are done, but for their weights. `warnings` tells which copies were damaged.
+    `done` and `failed` (also killed or timed out) count stored runs that are left as they are. `without_weights` counts
+    runs of `todo` that are done, but lack weights. `warnings` names damaged copies.
     """
 
     todo: list[RunConfig] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Work:
 
 
 def work_of(plan: Plan, store: Store, records: Mapping[str, RunRecord], options: Options) -> Work:
-    """Decide run by run. Raises UserError where `only` matches nothing."""
+    """Decide for each run of the plan. Raises UserError if `only` matches nothing."""
     wanted = selected(plan, options.only)
     work = Work()
     for run_id, config in plan.configs.items():
@@ -82,15 +82,15 @@ def work_of(plan: Plan, store: Store, records: Mapping[str, RunRecord], options:
 
 def _elsewhere(store: Store, run_id: str, options: Options) -> Store | None:
     roots = (options.out, *options.beside)
-    found = (store.find_elsewhere(root, run_id, weights=options.save_weights) for root in roots)
-    return next((other for other in found if other is not None), None)
+    stores = (store.find_elsewhere(root, run_id, weights=options.save_weights) for root in roots)
+    return next((other for other in stores if other is not None), None)
 
 
 def _again(record: RunRecord, options: Options) -> bool:
     failed = record.status is not Status.DONE
-    other_step = not failed and options.autograd and not record.by_autograd
+    other_path = not failed and options.autograd and not record.by_autograd
     return (
-        options.force or other_step or (failed and options.retry_failed) or (record.outdated and options.rerun_outdated)
+        options.force or other_path or (failed and options.retry_failed) or (record.outdated and options.rerun_outdated)
     )
 
 

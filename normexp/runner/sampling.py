@@ -1,4 +1,4 @@
-"""A few shortened runs of a sweep, made to see how long all of it will take. Nothing of them is stored."""
+"""Estimate the time of a sweep by making a few shortened runs, which are not stored."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from normexp.data.tasks import TaskName
 
 SAMPLED_FROM_SECONDS = 20.0
-"""A sweep that is guessed to take less is not worth the seconds that a sample takes."""
+"""Estimated time of a sweep from which a sample is worth its own time."""
 RUN_SECONDS = 1.0
-"""A short run is guessed to take so long."""
+"""Target time of a shortened run."""
 FEWEST_STEPS = 3
 MOST_RUNS = 8
 MOST_NETWORKS = 4
@@ -36,10 +36,9 @@ MOST_NETWORKS = 4
 def seconds(
     todo: Sequence[RunConfig], stored: Iterable[RunRecord], options: Options, losses: Mapping[TaskName, Losses]
 ) -> tuple[float, str]:
-    """Seconds for the runs, tables and figures included, and what the figure rests on.
+    """Estimate the seconds for the runs, including tables and figures, and name the basis of the estimate.
 
-    That is stored runs, where there are some of every mixer; else, for all but short sweeps, a sample made now; else a
-    guess.
+    The basis is stored runs if there are some of every mixer; otherwise a sample, or a guess for short sweeps.
     """
     jobs, records = workers_to_count_on(options.jobs, options.scheduler), list(stored)
     pace = time_left.pace(records)
@@ -50,40 +49,40 @@ def seconds(
 
 
 def _sampled(todo: Sequence[RunConfig], jobs: int, options: Options, losses: Mapping[TaskName, Losses]) -> Pace | None:
-    """The pace of a sample; None where there is none to be had: on other machines, and where workers fail."""
+    """Return the pace of a sample; None if runs are executed on other machines or workers fail."""
     if options.scheduler is not None:
         return None
     job = Job(plugins.loaded(), autograd=options.autograd, losses=losses)
     try:
-        found = sample(todo, jobs, chosen(options.executor, None), job)
+        measured = sample(todo, jobs, chosen(options.executor, None), job)
     except LauncherError:
         return None
-    return time_left.pace((), found) if found and time_left.slowness(found.records) is not None else None
+    return time_left.pace((), measured) if measured and time_left.slowness(measured.records) is not None else None
 
 
 def sample(
     todo: Sequence[RunConfig], jobs: int, execute: Executor, job: Job, clock: Callable[[], float] = time.monotonic
 ) -> Sample | None:
-    """Make one run of a step, whose time is that of starting the workers, then as many short ones as run at once.
+    """Make one run of a single step, to time the start of the workers, then as many shortened runs as run in parallel.
 
-    None where a run did not come to its end.
+    Return None if a run failed.
     """
     shapes = networks(todo)
     first = _timed([_shortened(shapes[0], 1)], 1, execute, job, clock)
     count = min(jobs, len(todo), MOST_RUNS)
     numbers = range(max(count, len(shapes)))
     short = [replace(shorter(shapes[number % len(shapes)]), seed=number) for number in numbers]
-    made = _timed(short, min(jobs, MOST_RUNS), execute, job, clock)
-    if not all(record.status is Status.DONE for record, _ in (*first, *made)):
+    timed = _timed(short, min(jobs, MOST_RUNS), execute, job, clock)
+    if not all(record.status is Status.DONE for record, _ in (*first, *timed)):
         return None
-    beside = [max(0.0, whole - _trained(record)) for record, whole in made]
-    (record, whole), run_seconds = first[0], statistics.median(beside)
-    start = max(0.0, whole - _trained(record) - run_seconds)
-    return Sample(records=[record for record, _ in made], start_seconds=start, run_seconds=run_seconds)
+    beside = [max(0.0, total - _trained(record)) for record, total in timed]
+    (record, total), run_seconds = first[0], statistics.median(beside)
+    start = max(0.0, total - _trained(record) - run_seconds)
+    return Sample(records=[record for record, _ in timed], start_seconds=start, run_seconds=run_seconds)
 
 
 def networks(todo: Sequence[RunConfig]) -> list[RunConfig]:
-    """One run of each kind of network, those first that take most of the time; at most `MOST_NETWORKS`."""
+    """Return one run per kind of network, sorted by their share of the time, at most `MOST_NETWORKS`."""
     shares: dict[tuple[object, ...], float] = {}
     example: dict[tuple[object, ...], RunConfig] = {}
     for config in todo:
@@ -94,7 +93,7 @@ def networks(todo: Sequence[RunConfig]) -> list[RunConfig]:
 
 
 def shorter(config: RunConfig) -> RunConfig:
-    """The run with as many steps as are guessed to take `RUN_SECONDS`, evaluated before and after them."""
+    """Shorten a run to the number of steps that should take `RUN_SECONDS`, with evaluations before and after."""
     return _shortened(config, max(FEWEST_STEPS, math.floor(RUN_SECONDS / time_left.guess(config, 1))))
 
 
@@ -106,15 +105,15 @@ def _shortened(config: RunConfig, steps: int) -> RunConfig:
 def _timed(
     configs: Sequence[RunConfig], jobs: int, execute: Executor, job: Job, clock: Callable[[], float]
 ) -> list[tuple[RunRecord, float]]:
-    """Records, each with the seconds from its turn to its end."""
-    before, started, found = clock(), dict[str, float](), list[tuple[RunRecord, float]]()
+    """Return the records, each with the seconds from its start to its end."""
+    before, started, timed = clock(), dict[str, float](), list[tuple[RunRecord, float]]()
     with closing(execute(configs, jobs=jobs, work=job)) as events:
         for event in events:
             if isinstance(event, Started):
                 started[event.config.run_id] = clock() if started else before
             elif isinstance(event, Finished):
-                found.append((event.record, clock() - started[event.record.run_id]))
-    return found
+                timed.append((event.record, clock() - started[event.record.run_id]))
+    return timed
 
 
 def _trained(record: RunRecord) -> float:

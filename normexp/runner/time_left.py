@@ -1,7 +1,7 @@
-"""How long runs will take: from how long stored or sampled ones took; without any, from a guess at the processor.
+"""Estimate how long runs take, from the times of stored or sampled runs, or from a guess at the processor.
 
-A run is its steps and its evaluations, which a guess weighs against each other, and some seconds beside them. A sweep
-is its runs, the start of its workers before them, and tables and figures behind them.
+The time of a run is that of its steps and evaluations, whose relative cost is guessed, and a constant. The time of a
+sweep is the start of the workers, the runs, and the tables and figures.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from normexp.data.tasks import VALIDATION_SEQUENCES
 from normexp.records.record import RunRecord
 
 ASSUMED_RATE = 7e10
-"""Floating-point operations a second of a training step on one core, where nothing has been measured."""
+"""Floating-point operations per second of a training step on one core, if nothing has been measured."""
 ASSUMED_OVERHEAD_SECONDS = 6e-4
-"""What a block costs in a training step however small it is; head, loss and update together count as one."""
+"""Constant cost of a block per training step. LM head, loss and update together count as one block."""
 BACKWARD = 3
-"""Forward and backward cost this many forwards."""
+"""Cost of forward and backward pass together, in forward passes."""
 SIGNAL_STEPS = 2
-"""Training steps that the layers' signal costs, which each evaluation measures by autograd with hooks."""
+"""Cost of the layer signal, in training steps. Each evaluation measures it with autograd and hooks."""
 ASSUMED_RUN_SECONDS = 0.1
-"""A process, its task and its record."""
+"""Time for the process, task and record of a run."""
 ASSUMED_START_SECONDS = 3.0
-"""Workers import torch once."""
+"""Time for the workers to import torch, once."""
 ASSUMED_END_SECONDS = 3.0
-"""Tables and figures."""
+"""Time for tables and figures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """Shortened runs of a sweep, and seconds measured around them: to start the workers once, and beside each run."""
+    """Shortened runs of a sweep, the seconds to start the workers, and the seconds per run outside training."""
 
     records: Sequence[RunRecord]
     start_seconds: float
@@ -43,9 +43,9 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How many times as long as guessed steps and evaluations take, and seconds that do not grow with them.
+    """The measured time of steps and evaluations relative to the guess, and the constant seconds.
 
-    `slowness` is by mixer, `overall` for any other. `basis` says what it rests on.
+    `slowness` is the ratio by mixer, `overall` the ratio for other mixers. `basis` describes what was measured.
     """
 
     basis: str
@@ -55,17 +55,17 @@ class Pace:
     start_seconds: float = ASSUMED_START_SECONDS
 
     def run(self, config: RunConfig) -> float:
-        """Seconds of a run."""
+        """Return the estimated seconds of a run."""
         return self.slowness.get(config.mixer, self.overall) * work(config) + self.run_seconds
 
     @property
     def end_seconds(self) -> float:
-        """Seconds of tables and figures, taken to be slow as steps are."""
+        """Seconds for tables and figures, assumed to scale like steps."""
         return ASSUMED_END_SECONDS * self.overall
 
 
 def flops(config: RunConfig) -> float:
-    """Floating-point operations of the matrix products of one training step."""
+    """Return the floating-point operations of the matrix products of one training step."""
     width = config.width
     mixer = 4 * width * width if config.mixer == "attention" else width * width
     block = mixer + 2 * width * config.hidden
@@ -74,19 +74,19 @@ def flops(config: RunConfig) -> float:
 
 
 def guess(config: RunConfig, steps: float) -> float:
-    """Seconds for so many steps on an assumed processor."""
+    """Return the seconds of `steps` steps on the assumed processor."""
     return steps * (flops(config) / ASSUMED_RATE + ASSUMED_OVERHEAD_SECONDS * (config.depth + 1))
 
 
 def evaluation(config: RunConfig) -> float:
-    """Seconds for an evaluation on an assumed processor: the validation set forward, and the layers' signal."""
+    """Return the seconds of an evaluation on the assumed processor: forward on the validation set, and layer signal."""
     return guess(config, VALIDATION_SEQUENCES / config.batch / BACKWARD + SIGNAL_STEPS)
 
 
 def work(config: RunConfig, start: int = 0, stop: int | None = None) -> float:
-    """Seconds on an assumed processor from after step `start` to after `stop`, by default all of a run.
+    """Return the seconds on the assumed processor for the steps after `start` up to `stop`, by default the whole run.
 
-    From 0 on, that includes the evaluation before the first step.
+    With `start` 0, this includes the evaluation before the first step.
     """
     stop = config.steps if stop is None else stop
     count = stop // config.eval_every - start // config.eval_every
@@ -96,14 +96,14 @@ def work(config: RunConfig, start: int = 0, stop: int | None = None) -> float:
 
 
 def longest_first(todo: Iterable[RunConfig]) -> list[RunConfig]:
-    """The runs by length as guessed, so that the last workers end about together; equal ones stay in their order."""
+    """Sort runs by guessed time, longest first, so that the workers finish at about the same time."""
     return sorted(todo, key=lambda config: -work(config))
 
 
 def slowness(records: Iterable[RunRecord]) -> float | None:
-    """How many times as long as guessed the steps and evaluations of runs took; None without any.
+    """Return the measured time of steps and evaluations relative to the guess; None without timed runs.
 
-    The median, each run weighing as much as its guess: many short ones do not decide over a long one.
+    This is the median weighted by the guess, so that many short runs do not outweigh a long one.
     """
     ratios = []
     for record in records:
@@ -119,7 +119,7 @@ def slowness(records: Iterable[RunRecord]) -> float | None:
 
 
 def beside_training(records: Iterable[RunRecord]) -> float | None:
-    """Seconds of a run that are not of its steps and evaluations (data, a replay): the median, None without any."""
+    """Return the median seconds of a run outside steps and evaluations (data, a replay); None without timed runs."""
     others = [record.seconds["total"] - _trained(record) for record in records if _timed(record)]
     return max(0.0, statistics.median(others)) if others else None
 
@@ -133,19 +133,19 @@ def _timed(record: RunRecord) -> bool:
 
 
 def pace(records: Iterable[RunRecord], sample: Sample | None = None) -> Pace:
-    """That of a sample, or else of stored runs, or else a guess."""
+    """Return the pace of the sample if given, else of stored runs, else a guess."""
     measured = list(records if sample is None else sample.records)
     overall = slowness(measured)
     if overall is None:
-        return Pace(basis="a guess: no run is stored yet")
+        return Pace(basis="a guess, since no runs are stored yet")
     mixers = {record.config.mixer for record in measured}
-    found = {mixer: slowness(record for record in measured if record.config.mixer == mixer) for mixer in mixers}
-    by_mixer = {mixer: ratio for mixer, ratio in found.items() if ratio is not None}
+    ratios = {mixer: slowness(record for record in measured if record.config.mixer == mixer) for mixer in mixers}
+    by_mixer = {mixer: ratio for mixer, ratio in ratios.items() if ratio is not None}
     if sample is None:
         beside = ASSUMED_RUN_SECONDS + (beside_training(measured) or 0.0)
-        return Pace(basis="by stored runs", overall=overall, slowness=by_mixer, run_seconds=beside)
+        return Pace(basis="based on stored runs", overall=overall, slowness=by_mixer, run_seconds=beside)
     return Pace(
-        basis=f"measured now by {plural(len(measured), 'short run')}",
+        basis=f"measured with {plural(len(measured), 'short run')}",
         overall=overall,
         slowness=by_mixer,
         run_seconds=sample.run_seconds,
@@ -154,7 +154,7 @@ def pace(records: Iterable[RunRecord], sample: Sample | None = None) -> Pace:
 
 
 def seconds(todo: Sequence[RunConfig], pace: Pace, jobs: int) -> float:
-    """Seconds for a sweep of these runs on `jobs` workers, from the start of the first to the last figure."""
+    """Return the seconds for a sweep of these runs on `jobs` workers, including the start and the figures."""
     if not todo:
         return 0.0
     runs = [pace.run(config) for config in todo]

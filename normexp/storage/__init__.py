@@ -1,6 +1,6 @@
-"""The only readers and writers of results folders."""
+"""Reading and writing of results folders."""
 
 from pathlib import Path
 
 RESULTS = Path("results")
-"""The folder of all results, unless told otherwise."""
+"""The default results folder."""

@@ -1,6 +1,6 @@
-"""RunRecord to and from text: strict JSON for what is short, CSV for what is long.
+"""Records as text: strict JSON for run.json, CSV for curves and layer signals.
 
-Strict JSON, in which numbers that are not finite have a place.
+Strict JSON has no NaN and no infinity: such a number is null, and its kind is stored beside it under key + `_kind`.
 """
 
 from __future__ import annotations
@@ -21,17 +21,26 @@ from normexp.config.run import RunConfig, config_from
 from normexp.records.record import CurveRow, Outcome, RunRecord, SignalRow, Status
 
 KIND = "_kind"
-"""JSON has no NaN and no infinity: such a number is null, and its kind stands beside it under key + KIND."""
+SCHEMA = 1
+"""Increased when the layout of run.json or manifest.json changes."""
+FILES, CHECKSUM = "files", "sha256"
+"""Keys of run.json besides those of a record: stamps of the run's other files by name, and its checksum."""
+UNCHECKED = ("config", "numerics", CHECKSUM)
+"""Keys that the checksum does not cover: the run id covers the config, and later versions may change the numerics."""
+CURVE_COLUMNS = tuple(field.name for field in dataclasses.fields(CurveRow))
+SIGNAL = tuple(field.name for field in dataclasses.fields(SignalRow))
+WORDS = {int: "a 64-bit integer", float: "a number", bool: "true or false", str: "a string", NoneType: "null"}
+
 _line = json.JSONEncoder(allow_nan=False, ensure_ascii=False).encode
 
 
 def to_json(value: Mapping[str, Any]) -> str:
-    """Strict JSON; dataclasses become objects, NaN and infinities null with a kind."""
+    """Return strict JSON. Dataclasses become objects, NaN and infinities null with a kind."""
     return json.dumps(_plain(value), allow_nan=False, ensure_ascii=False, indent=1) + "\n"
 
 
 def to_json_of_rows(value: Mapping[str, Any]) -> str:
-    """The same JSON with each entry of a list or object in one line: quicker, and shorter where there are many."""
+    """Return the same JSON with one line per entry of a list or object: faster and shorter for many entries."""
     entries = (f" {_line(key)}: {_rows_of(item)}" for key, item in _plain(value).items())
     return "{\n" + ",\n".join(entries) + "\n}\n"
 
@@ -45,7 +54,7 @@ def _rows_of(value: Any) -> str:
 
 
 def from_json(text: str) -> dict[str, Any]:
-    """The reverse, but objects stay dicts. Raises ValueError for anything but one strict JSON object."""
+    """Parse JSON written by `to_json`. Objects stay dicts. Raises ValueError unless it is one strict JSON object."""
     try:
         value = json.loads(text, object_pairs_hook=_restore, parse_constant=_refuse)
     except RecursionError:
@@ -74,19 +83,19 @@ def _plain(value: Any) -> Any:
 
 
 def _restore(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    read = dict(pairs)
-    if len(read) < len(pairs):
-        raise ValueError("a key stands twice in one JSON object")
-    kinds = {key for key in read if key.endswith(KIND) and read.get(key.removesuffix(KIND), 0) is None}
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        raise ValueError("a JSON object has a duplicate key")
+    kinds = {key for key in values if key.endswith(KIND) and values.get(key.removesuffix(KIND), 0) is None}
     if not kinds:
-        return read
-    plain = {key: item for key, item in read.items() if key not in kinds}
-    return plain | {key.removesuffix(KIND): float(_text(read[key], key)) for key in kinds}
+        return values
+    plain = {key: item for key, item in values.items() if key not in kinds}
+    return plain | {key.removesuffix(KIND): float(_text(values[key], key)) for key in kinds}
 
 
 def _text(value: Any, key: str) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{key}: {str(value)[:40]} is not a text")
+        raise ValueError(f"{key}: {str(value)[:40]} is not a string")
     return value
 
 
@@ -94,56 +103,41 @@ def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is not JSON")
 
 
-SCHEMA = 1
-"""Raised when the layout of run.json or manifest.json changes."""
-
-FILES, CHECKSUM = "files", "sha256"
-"""Keys of run.json besides those of a record: stamps of the run's other files by name, and a checksum of it all."""
-UNCHECKED = ("config", "numerics", CHECKSUM)
-"""What the checksum is not of: a config has its run id, and a program may give other numerics to a record."""
-
-CURVE_COLUMNS = tuple(field.name for field in dataclasses.fields(CurveRow))
-SIGNAL = tuple(field.name for field in dataclasses.fields(SignalRow))
-
-
-WORDS = {int: "a whole number of 64 bits", float: "a number", bool: "true or false", str: "a text", NoneType: "null"}
-
-
 def record_to_json(record: RunRecord, files: Mapping[str, Any] | None = None) -> str:
-    """All of a record but its traces, its log and its weights; with the stamps of its `files`, if they are given."""
+    """Return a record as JSON, without traces, log and weights. With stamps of its `files`, a checksum is added."""
     fields = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
     del fields["traces"], fields["log"], fields["weights"]
-    told = {"schema": SCHEMA, "run_id": record.run_id} | fields
+    data = {"schema": SCHEMA, "run_id": record.run_id} | fields
     if files is None:
-        return to_json(told)
-    told[FILES] = files
-    return to_json(told | {CHECKSUM: _checksum(told)})
+        return to_json(data)
+    data[FILES] = files
+    return to_json(data | {CHECKSUM: _checksum(data)})
 
 
 def record_from_json(text: str) -> RunRecord:
-    """Raises ValueError where the text is not a whole record that this program can read."""
-    read = from_json(text)
-    schema = typed(int, read.get("schema"), "schema")
+    """Parse a record. Raises ValueError if it is incomplete, damaged, or written by a newer version."""
+    data = from_json(text)
+    schema = typed(int, data.get("schema"), "schema")
     if schema > SCHEMA:
-        raise ValueError(f"schema {schema} of a newer normexp")
-    record: RunRecord = typed(RunRecord, read | {"traces": None, "log": None, "weights": None}, "")
+        raise ValueError(f"schema {schema} of a newer normexp version")
+    record: RunRecord = typed(RunRecord, data | {"traces": None, "log": None, "weights": None}, "")
     _check(record)
-    if CHECKSUM in read and read[CHECKSUM] != _checksum(read):
-        raise ValueError("its content is not what was written: its SHA-256 differs")
+    if CHECKSUM in data and data[CHECKSUM] != _checksum(data):
+        raise ValueError("SHA-256 mismatch: the file was changed after it was written")
     return record
 
 
-def _checksum(read: Mapping[str, Any]) -> str:
-    """The SHA-256 of a run.json, as what it tells."""
-    text = to_json_of_rows({name: value for name, value in read.items() if name not in UNCHECKED})
+def _checksum(data: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of the data of a run.json, independent of its formatting."""
+    text = to_json_of_rows({name: value for name, value in data.items() if name not in UNCHECKED})
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
 def _check(record: RunRecord) -> None:
-    """Raise ValueError where the parts of a record contradict each other: what reads it relies on that."""
+    """Raise ValueError if parts of a record contradict each other. Readers of records rely on this."""
     result, verdict, done = record.result, record.verdict, record.status is Status.DONE
     if (result is not None) is not done or (verdict is not None) is not done:
-        raise ValueError(f"a run that is {record.status} {'without' if done else 'with'} result or verdict")
+        raise ValueError(f"status {record.status} {'without' if done else 'with'} result or verdict")
     if result is None or verdict is None:
         return
     if (verdict.outcome is Outcome.NONFINITE) is not (result.death is not None):
@@ -152,13 +146,13 @@ def _check(record: RunRecord) -> None:
         raise ValueError(f"outcome {verdict.outcome} without a final validation loss")
     references = (result.losses.floor, result.losses.guess, result.losses.bigram)
     if not all(map(math.isfinite, references)) or result.losses.floor == result.losses.guess:
-        raise ValueError("reference losses that are not finite, or leave nothing to learn")
+        raise ValueError("reference losses are non-finite or leave no learnable gap")
 
 
 def typed(kind: Any, value: Any, where: str) -> Any:
-    """JSON data as what a type hint asks for: objects become dataclasses or dicts, lists tuples.
+    """Convert JSON data to the type of a hint: objects to dataclasses or dicts, lists to tuples.
 
-    Raises ValueError that names the place, `where`.
+    Raises ValueError that names the position `where` in the data.
     """
     if kind is RunConfig:
         return config_from(typed(dict[str, Any], value, where))
@@ -178,7 +172,7 @@ def typed(kind: Any, value: Any, where: str) -> Any:
 
 @functools.cache
 def _shape(kind: Any) -> tuple[Any, tuple[Any, ...], bool]:
-    """Origin and arguments of a type hint, and whether it is a dataclass."""
+    """Return origin and arguments of a type hint, and whether it is a dataclass."""
     return get_origin(kind), get_args(kind), dataclasses.is_dataclass(kind)
 
 
@@ -187,16 +181,16 @@ def _hints(kind: type) -> Mapping[str, Any]:
     return get_type_hints(kind)
 
 
-def _object(kind: Any, read: Mapping[str, Any], where: str) -> Any:
+def _object(kind: Any, data: Mapping[str, Any], where: str) -> Any:
     hints = _hints(kind)
-    missing = [name for name in hints if name not in read]
+    missing = [name for name in hints if name not in data]
     if missing:
-        raise ValueError(f"{where or 'it'} has no {', '.join(missing)}")
-    return kind(**{name: typed(hint, read[name], f"{where}.{name}".lstrip(".")) for name, hint in hints.items()})
+        raise ValueError(f"{f'{where}: ' if where else ''}missing {', '.join(missing)}")
+    return kind(**{name: typed(hint, data[name], f"{where}.{name}".lstrip(".")) for name, hint in hints.items()})
 
 
 def _one_of(kinds: Sequence[Any], value: Any, where: str) -> Any:
-    if type(value) in kinds and type(value) is not int:  # which may have more than 64 bits
+    if type(value) in kinds and type(value) is not int:  # an int may have more than 64 bits
         return value
     faults = []
     for kind in kinds:
@@ -222,28 +216,27 @@ def _single(kind: Any, value: Any, where: str) -> Any:
         return value
     text = repr(value)
     text = text if len(text) <= 40 else text[:40] + "..."
-    raise ValueError(
-        f"{where}: {text} is not {WORDS.get(kind, 'a list' if get_origin(kind) is tuple else 'an object')}"
-    )
+    expected = WORDS.get(kind, "a list" if get_origin(kind) is tuple else "an object")
+    raise ValueError(f"{where}: {text} is not {expected}")
 
 
 def curve_to_csv(curve: Iterable[CurveRow]) -> str:
-    """One row an update; an empty cell was not measured, nan and inf were."""
+    """Return curve.csv with one row per step. Empty cells were not measured; nan and inf are results."""
     return _csv(CURVE_COLUMNS, ([row.step, row.lr, row.train_loss, row.grad_norm, row.val_loss] for row in curve))
 
 
 def curve_from_csv(text: str) -> list[CurveRow]:
-    """Raises ValueError with the line at fault."""
+    """Parse curve.csv. Raises ValueError with the line number."""
     return [CurveRow(step=int(row[0]), **_numbers(CURVE_COLUMNS[1:], row[1:])) for row in _rows(CURVE_COLUMNS, text)]
 
 
 def signal_to_csv(rows: Iterable[SignalRow]) -> str:
-    """One row a measurement, as in layers.csv and death.csv."""
+    """Return layers.csv or death.csv with one row per measurement."""
     return _csv(SIGNAL, ([row.step, row.layer, row.part, row.quantity, row.value] for row in rows))
 
 
 def signal_from_csv(text: str) -> list[SignalRow]:
-    """Raises ValueError with the line at fault."""
+    """Parse layers.csv or death.csv. Raises ValueError with the line number."""
     return [
         SignalRow(step=int(step), layer=int(layer), part=part, quantity=quantity, value=float(value))
         for step, layer, part, quantity, value in _rows(SIGNAL, text)
@@ -268,7 +261,7 @@ def _rows(header: Sequence[str], text: str) -> Iterable[list[str]]:
                 raise ValueError(f"line {reader.line_num} has {len(row)} cells, not {len(header)}")
             yield row
         if text and not text.endswith("\n"):
-            raise ValueError(f"line {reader.line_num} has no end: the file was cut")
+            raise ValueError(f"line {reader.line_num} is incomplete: the file is truncated")
     except csv.Error as error:
         raise ValueError(f"line {reader.line_num}: {error}") from error
 

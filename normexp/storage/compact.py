@@ -1,9 +1,9 @@
-"""curve.csv and layers.csv as shorter text that gives them back, to the last digit.
+"""Short forms of curve.csv and layers.csv for packs, from which the files are restored exactly.
 
-The gradient norm of each update is left out of curves, which no table, figure or check reads; `normexp repro` then
-compares the other columns. A number that single precision holds is written with the digits that tell it from its
-neighbours there, and an `s`. In a curve, an empty step is the one before plus 1, an empty rate is the one before, and
-`-` stands for none.
+Only the gradient norms of curves are lost: no table, figure or check reads them, and `normexp repro` then compares the
+other columns. Numbers that single precision represents exactly are written with the fewest digits that identify them
+there, and an `s`. In a curve, an empty step means the previous step plus 1, an empty learning rate means the previous
+one, and `-` means no value.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ NONE = "-"
 MARK = "s"
 NUMBER = r"-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?"
 CELL, LAST = r"(?=[,\n])", r"(?=\n)"
-"""Where a number ends: in any cell of a curve, in the last of a layer's row, whose others are words."""
+"""Ends of numbers: in any cell of a curve, but only in the last cell of a layer row, whose other cells are words."""
 SINGLE = struct.Struct("<f")
 
 
 def from_curve(text: str) -> str:
-    """The short form of curve.csv. Raises ValueError with the line at fault."""
+    """Return the short form of curve.csv. Raises ValueError with the line number."""
     return re.sub(rf"(?<=,){NUMBER}{CELL}", _short, "".join(_implied(text)))
 
 
 def to_curve(text: str) -> str:
-    """curve.csv from its short form, the cells of gradient norms empty. Raises ValueError with the line at fault."""
-    return "".join(_told(re.sub(rf"(?<=,)({NUMBER}){MARK}{CELL}", _long, text)))
+    """Return curve.csv from its short form, without gradient norms. Raises ValueError with the line number."""
+    return "".join(_explicit(re.sub(rf"(?<=,)({NUMBER}){MARK}{CELL}", _long, text)))
 
 
 def without_norms(curve: bytes) -> bytes:
-    """curve.csv with the cells of its gradient norms empty, as a pack gives it back."""
+    """Return curve.csv with empty gradient norms, as restored from a pack."""
     column = CURVE_COLUMNS.index("grad_norm")
     header, *lines = curve.split(b"\n")
     for index, line in enumerate(lines):
@@ -45,24 +45,24 @@ def without_norms(curve: bytes) -> bytes:
 
 
 def from_layers(text: str) -> str:
-    """The short form of layers.csv or death.csv. Raises ValueError with the line at fault."""
+    """Return the short form of layers.csv or death.csv. Raises ValueError with the line number."""
     lines = (f"{','.join(cells)}\n" for _, cells in _lines(text, SIGNAL))
     return re.sub(rf"(?<=,){NUMBER}{LAST}", _short, "".join(lines))
 
 
 def to_layers(text: str) -> str:
-    """layers.csv from its short form. Raises ValueError with the line at fault."""
-    told = re.sub(rf"(?<=,)({NUMBER}){MARK}{LAST}", _long, text)
-    return "".join(f"{','.join(cells)}\n" for _, cells in _lines(told, SIGNAL))
+    """Return layers.csv or death.csv from its short form. Raises ValueError with the line number."""
+    restored = re.sub(rf"(?<=,)({NUMBER}){MARK}{LAST}", _long, text)
+    return "".join(f"{','.join(cells)}\n" for _, cells in _lines(restored, SIGNAL))
 
 
 def _lines(text: str, header: tuple[str, ...]) -> Iterator[tuple[int, list[str]]]:
-    """Each line's number and cells, the header's first."""
+    """Yield number and cells of each line, starting with the header."""
     lines = text.split("\n")
     if lines[0] != ",".join(header):
         raise ValueError(f"line 1 is not {','.join(header)}")
     if lines.pop():
-        raise ValueError(f"line {len(lines) + 1} has no end")
+        raise ValueError(f"line {len(lines) + 1} is incomplete: the file is truncated")
     for number, line in enumerate(lines, start=1):
         cells = line.split(",")
         if len(cells) != len(header):
@@ -71,6 +71,7 @@ def _lines(text: str, header: tuple[str, ...]) -> Iterator[tuple[int, list[str]]
 
 
 def _implied(text: str) -> Iterator[str]:
+    """Yield the lines of a curve without the steps and learning rates that follow from the line before."""
     before, rate, column = "", "", CURVE_COLUMNS.index("grad_norm")
     for number, cells in _lines(text, CURVE_COLUMNS):
         if number > 1:
@@ -82,7 +83,8 @@ def _implied(text: str) -> Iterator[str]:
         yield f"{','.join(cells)}\n"
 
 
-def _told(text: str) -> Iterator[str]:
+def _explicit(text: str) -> Iterator[str]:
+    """Yield the lines of a curve with all steps and learning rates."""
     before, rate = "", ""
     for number, cells in _lines(text, CURVE_COLUMNS):
         if number > 1:
@@ -95,12 +97,12 @@ def _next(step: str, number: int) -> str:
     try:
         return str(int(step) + 1)
     except ValueError:
-        raise ValueError(f"line {number} follows no step") from None
+        raise ValueError(f"line {number} has no step, and the line before has no valid one") from None
 
 
-def _short(found: re.Match[str]) -> str:
-    """The text of a number in single precision, if it is one, and shorter."""
-    exact = found[0]
+def _short(match: re.Match[str]) -> str:
+    """Return the single-precision text of a number if it is exact and shorter, else the number unchanged."""
+    exact = match[0]
     value = float(exact)
     if _single(value) == value and repr(value) == exact:
         for digits in range(6, 10):
@@ -110,12 +112,12 @@ def _short(found: re.Match[str]) -> str:
     return exact
 
 
-def _long(found: re.Match[str]) -> str:
-    return repr(_single(float(found[1])))
+def _long(match: re.Match[str]) -> str:
+    return repr(_single(float(match[1])))
 
 
 def _single(value: float) -> float:
-    """The nearest number of single precision; one beyond its range as it is."""
+    """Return the nearest single-precision number, or the value itself if it is out of range."""
     try:
         nearest: float = SINGLE.unpack(SINGLE.pack(value))[0]
     except OverflowError:

@@ -1,9 +1,7 @@
-"""Whether a file is as it was written: records, traces, logs and weights, whose tensors are not read.
+"""Checks of results folders and their files. Nothing is written here.
 
-`run.json` holds a stamp of each other file of its run: size, SHA-256 and, of a table, rows. Runs of older versions have
-no stamps; of theirs, the form alone is checked.
-
-Why a results folder cannot be taken for a sweep; nothing here writes.
+`run.json` contains a stamp of every other file of its run: size, SHA-256 and, for tables, the number of rows. Runs of
+older versions have no stamps; only the format of their files is checked.
 """
 
 from __future__ import annotations
@@ -24,29 +22,32 @@ from normexp.storage import RESULTS, codec
 from normexp.storage.files import SUFFIX, is_readable, storage_errors
 from normexp.storage.manifest import Configs, Newer, differences
 
+MAX_HEADER = 10**8
+"""Largest safetensors header in bytes that the format allows."""
+
 
 def unwritable(folder: Path) -> None:
-    """Raise StorageError where a folder cannot be made, or written to."""
-    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(path))
+    """Raise StorageError if a folder cannot be created or written to."""
+    existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(path))
     with storage_errors(folder, "make"):
-        if not there.is_dir():
+        if not existing.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        if not os.access(there, os.W_OK | os.X_OK):
+        if not os.access(existing, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def no_sweep(folder: Path, manifest: str, pack: str) -> str:
-    """Why a folder without a manifest is not that of a sweep, and what helps."""
+    """Return why a folder without a manifest is not a sweep's, and what to do."""
     if is_readable(folder / pack):
-        return f"{folder}: its runs are packed: restore them first, with `normexp unpack {shlex.quote(str(folder))}`"
-    told = f"{folder} is not a results folder: it has no {manifest}"
+        return f"{folder}: its runs are packed: restore them first with `normexp unpack {shlex.quote(str(folder))}`"
+    message = f"{folder} is not a results folder: it has no {manifest}"
     if not os.path.isdir(folder):
-        told = f"{folder} is a file, not a results folder" if os.path.exists(folder) else f"{folder}: no such folder"
-    return f"{told}; did you mean {RESULTS / folder}?" if is_readable(RESULTS / folder / manifest) else told
+        message = f"{folder} is a file, not a results folder" if os.path.exists(folder) else f"{folder}: no such folder"
+    return f"{message}; did you mean {RESULTS / folder}?" if is_readable(RESULTS / folder / manifest) else message
 
 
 def foreign(folder: Path, ours: Set[str], manifest: str, read_manifest: Callable[[], object]) -> None:
-    """Raise UserError where a folder holds files that are not `ours`, and no manifest that can be read."""
+    """Raise UserError if a folder has files other than `ours` and no readable manifest."""
     with storage_errors(folder, "make"):
         names = {path.name for path in folder.iterdir()}
     others = sorted(name for name in names - ours if not name.endswith(SUFFIX))
@@ -56,15 +57,15 @@ def foreign(folder: Path, ours: Set[str], manifest: str, read_manifest: Callable
         except UserError as error:
             if others or manifest not in names:
                 raise UserError(
-                    f"{folder} holds files that are not normexp's ({', '.join(others[:3])}): "
+                    f"{folder} contains files that are not normexp's ({', '.join(others[:3])}): "
                     "choose another folder with --out"
                 ) from error
 
 
 def other_sweep(folder: Path, stored: Set[str], read_old: Callable[[], Configs], new: Configs) -> None:
-    """Raise UserError where a folder's stored runs, and those of its sweep, are none of the `new` ones.
+    """Raise UserError if a folder shares no run with the `new` sweep.
 
-    One whose manifest is damaged is known by its stored runs alone.
+    If its manifest is damaged, only its stored runs are compared.
     """
     try:
         old = read_old()
@@ -74,21 +75,18 @@ def other_sweep(folder: Path, stored: Set[str], read_old: Callable[[], Configs],
         return
     if not (stored | set(old)) & set(new):
         raise UserError(
-            f"{folder} belongs to another sweep, whose {len(stored)} stored runs this one shares none of:",
+            f"{folder} belongs to another sweep: none of its {len(stored)} stored runs is part of this one:",
             *differences(old, new),
-            "choose another name or --out, or take the folder over with --force",
+            "choose another name or --out, or overwrite the folder with --force",
         )
-
-
-MAX_HEADER = 10**8
-"""Bytes of a safetensors header, by its format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
-    """A file as it was written. `rows` of a table, without its header; `packed` is the stamp of what a pack restores.
+    """Size and SHA-256 of a file when it was written, and for tables the number of rows below the header.
 
-    `packed` is None where that is the file itself: a pack leaves nothing but the gradient norms of a curve out.
+    `packed` is the stamp of the file as restored from a pack, or None if that is equal. Only curves differ: packs leave
+    out gradient norms.
     """
 
     bytes: int
@@ -98,7 +96,7 @@ class Stamp:
 
 
 def stamp(content: bytes, packed: bytes | None = None, *, table: bool = False) -> Stamp:
-    """The stamp of a file, and of what a pack restores of it if that is not the same."""
+    """Return the stamp of a file, with that of its restored form `packed` if it is different."""
     return Stamp(
         bytes=len(content),
         sha256=_sha256(content),
@@ -108,33 +106,33 @@ def stamp(content: bytes, packed: bytes | None = None, *, table: bool = False) -
 
 
 def stamps_from(text: str) -> dict[str, Stamp]:
-    """The stamps in a run.json, none in that of an older version. Raises ValueError."""
-    found: dict[str, Stamp] = codec.typed(dict[str, Stamp], codec.from_json(text).get(codec.FILES, {}), codec.FILES)
-    return found
+    """Return the stamps in a run.json; none if it was written by an older version. Raises ValueError."""
+    stamps: dict[str, Stamp] = codec.typed(dict[str, Stamp], codec.from_json(text).get(codec.FILES, {}), codec.FILES)
+    return stamps
 
 
 def check_size(size: int, written: Stamp) -> None:
-    """Raise ValueError where a file of this many bytes cannot be the one that was written."""
-    if size not in {either.bytes for either in (written, written.packed) if either is not None}:
-        raise ValueError(f"it has {size} bytes, and was written with {written.bytes}")
+    """Raise ValueError if a file's size is neither that when written nor that when restored from a pack."""
+    if size not in {form.bytes for form in (written, written.packed) if form is not None}:
+        raise ValueError(f"it has {size} bytes instead of {written.bytes}")
 
 
 def check(content: bytes, written: Stamp) -> None:
-    """Raise ValueError where a file is not the one that was written, nor what a pack restores of it."""
+    """Raise ValueError if a file's content is neither that when written nor that when restored from a pack."""
     if written.rows is not None and _rows(content) != written.rows:
-        raise ValueError(f"it has {_rows(content)} rows, and was written with {written.rows}")
+        raise ValueError(f"it has {_rows(content)} rows instead of {written.rows}")
     check_size(len(content), written)
-    if _sha256(content) not in {either.sha256 for either in (written, written.packed) if either is not None}:
-        raise ValueError("its content is not what was written: its SHA-256 differs")
+    if _sha256(content) not in {form.sha256 for form in (written, written.packed) if form is not None}:
+        raise ValueError("SHA-256 mismatch: the file was changed after it was written")
 
 
 def is_empty(table: bytes) -> bool:
-    """Whether a table has no rows."""
+    """Return whether a table has no rows."""
     return _rows(table) == 0
 
 
 def _rows(content: bytes) -> int:
-    """Lines below the header."""
+    """Return the number of lines below the header."""
     return max(0, content.count(b"\n") - 1)
 
 
@@ -143,7 +141,7 @@ def _sha256(content: bytes) -> str:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a safetensors file is there, no symbolic link to one, and has the size that its header tells."""
+    """Return whether the path is a safetensors file, not a symbolic link, of the size that its header implies."""
     try:
         if path.is_symlink():
             return False
@@ -157,33 +155,33 @@ def is_whole(path: Path) -> bool:
 
 
 def whole_curve(result: Result | None, text: str) -> list[CurveRow]:
-    """The rows of curve.csv. Raises ValueError where it is garbled, or ends before the result does."""
+    """Parse curve.csv. Raises ValueError if it is damaged or ends before the last step of the result."""
     curve = codec.curve_from_csv(text)
     if result is not None and curve and curve[-1].step < result.steps_done:
-        raise ValueError(f"it ends at step {curve[-1].step} of {result.steps_done}")
+        raise ValueError(f"it ends at step {curve[-1].step} instead of {result.steps_done}")
     return curve
 
 
 def check_unstamped(result: Result | None, curve: Sequence[CurveRow]) -> None:
-    """Raise ValueError where a curve without a stamp lacks or repeats a step, or contradicts the result of its run.
+    """Raise ValueError if a curve without a stamp lacks or repeats a step, or contradicts the result of its run.
 
-    A curve has one row a step, from 0 on, and its first and last validation losses are those of the result.
+    A curve has one row per step, starting at 0. Its first and last validation losses are those of the result.
     """
     for step, row in enumerate(curve):
         if row.step != step:
-            raise ValueError(f"line {step + 2} is of step {row.step}, not {step}: rows were lost or added")
+            raise ValueError(f"line {step + 2} has step {row.step} instead of {step}: rows were lost or added")
     if result is None or not curve:
         return
     known = {"init_val_loss": (curve[0].val_loss, result.init_val_loss)}
     if result.final_val_loss is not None:
         known["final_val_loss"] = (curve[-1].val_loss, result.final_val_loss)
-    for name, (here, there) in known.items():
-        if repr(here) != repr(there):
-            raise ValueError(f"it is not of this run: its {name} is {here}, and that of run.json is {there}")
+    for name, (in_curve, in_record) in known.items():
+        if repr(in_curve) != repr(in_record):
+            raise ValueError(f"it belongs to another run: its {name} is {in_curve}, that of run.json is {in_record}")
 
 
 def is_record(path: Path) -> bool:
-    """Whether a run.json can be read, if perhaps by a program with plugins only."""
+    """Return whether a run.json can be read, possibly only with plugins that are not loaded."""
     try:
         codec.record_from_json(path.read_text("utf-8"))
     except UnknownRow:

@@ -1,4 +1,4 @@
-"""The results folder as a whole: its sweeps, and any run in them by its id."""
+"""Find sweeps, packs and runs in a results folder."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from normexp.storage.files import folders_in, is_readable
 from normexp.storage.store import PACK, RUN, RUNS, Store
 
 UNUSABLE = "unusable"
-"""A result of records that cannot be read, which count as pending."""
+"""Shown for records that cannot be read. Their runs count as pending."""
 MOST_IDS = 10
-"""Ids that are listed where a part of one fits several."""
+"""Largest number of ids that are listed for an ambiguous part of an id."""
 Found = dict[str, tuple[Store, RunRecord]]
-"""Run id to the sweep that holds it, and its record without traces."""
+"""Run id to its sweep and its record without traces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepStatus:
-    """One sweep in a line: how many of its runs have ended and how, or the fault for which it cannot be read.
+    """The progress of one sweep: numbers of planned and finished runs, and their results.
 
-    `runs` is then None; `plugins` are the paths of those that it needs.
+    If the sweep cannot be read, `runs` is None and `fault` is the reason; `plugins` are the paths of missing plugins.
     """
 
     folder: str
@@ -39,17 +39,17 @@ class SweepStatus:
     plugins: Sequence[str] = ()
 
     @property
-    def told(self) -> str:
-        """The results, most frequent first; or what it needs, or the fault."""
+    def summary(self) -> str:
+        """The results as text, most frequent first, or the missing plugins or the fault."""
         if self.plugins:
             return f"needs {' '.join(f'--plugin {path}' for path in self.plugins)}"
-        counted = ", ".join(f"{count} {word}" for word, count in self.results.items())
-        why = " (`normexp report` of its folder tells why)" if UNUSABLE in self.results else ""
-        return f"cannot be read: {self.fault}" if self.fault else counted + why
+        counts = ", ".join(f"{count} {word}" for word, count in self.results.items())
+        hint = " (`normexp report` of its folder shows why)" if UNUSABLE in self.results else ""
+        return f"cannot be read: {self.fault}" if self.fault else counts + hint
 
 
 def sweeps(out: Path) -> Iterator[Store]:
-    """Every sweep under a results folder, by name."""
+    """Yield the sweeps in a results folder, sorted by name."""
     for folder in folders_in(out):
         store = Store(folder)
         if store.exists():
@@ -57,53 +57,53 @@ def sweeps(out: Path) -> Iterator[Store]:
 
 
 def check(out: Path) -> None:
-    """Raise UserError for a folder of results that is none, or not there, but for the one that the first run makes."""
+    """Raise UserError if the results folder is a file or does not exist. The default folder need not exist."""
     if os.path.exists(out) and not os.path.isdir(out):
-        raise UserError(f"--out {out} is a file, not a folder of results")
+        raise UserError(f"--out {out} is a file, not a results folder")
     if out != RESULTS and not os.path.exists(out):
         raise UserError(f"--out {out}: no such folder")
 
 
 def below(out: Path) -> list[Path]:
-    """The folders in a results folder that are no sweeps, but hold some, or packs of some."""
-    return [path for path in folders_in(out) if not Store(path).exists() and _holds(path)]
+    """Return the folders in a results folder that are not sweeps but contain sweeps or packs."""
+    return [path for path in folders_in(out) if not Store(path).exists() and _contains_sweeps(path)]
 
 
-def _holds(folder: Path) -> bool:
+def _contains_sweeps(folder: Path) -> bool:
     with suppress(UserError):
         return any(Store(path).exists() or is_readable(path / PACK) for path in folders_in(folder))
     return False
 
 
 def packed(out: Path) -> list[Path]:
-    """The folders in a results folder of which only the pack is there."""
+    """Return the folders in a results folder that contain only a pack."""
     return [path for path in folders_in(out) if is_readable(path / PACK) and not Store(path).exists()]
 
 
 def packs(folder: Path) -> list[Path]:
-    """The pack of a sweep's folder, or those of the sweeps in a folder."""
+    """Return the pack in a folder and those in its subfolders."""
     return [path for path in (folder / PACK, *sorted(folder.glob(f"*/{PACK}"))) if is_readable(path)]
 
 
 def waiting(out: Path) -> list[Path]:
-    """The packs that name a run which their folder lacks, whose folder has no manifest yet, or that are damaged."""
-    return [path for path in packs(out) if _waits(path)]
+    """Return the packs that must be restored: their folder lacks a run or the manifest. Includes damaged packs."""
+    return [path for path in packs(out) if _is_waiting(path)]
 
 
-def _waits(path: Path) -> bool:
+def _is_waiting(path: Path) -> bool:
     from normexp.storage.packs import named
 
     store = Store(path.parent)
     try:
         return not store.exists() or bool(named(path) - store.ended())
     except UserError:
-        return True  # to restore it tells what is wrong with it
+        return True  # restoring it will report the damage
 
 
 def records(out: Path) -> dict[str, RunRecord]:
-    """Every run under a results folder by its id, without traces; of several records of one, a usable one.
+    """Return all records in a results folder by run id, without traces. Of several records of a run, a usable one wins.
 
-    Sweeps that cannot be read are left out.
+    Sweeps that cannot be read are skipped.
     """
     found: Found = {}
     for store in sweeps(out):
@@ -113,58 +113,60 @@ def records(out: Path) -> dict[str, RunRecord]:
 
 
 def gather(found: Found, store: Store) -> None:
-    """Add a sweep's runs; of several records of one run a usable one stays. Raises UserError."""
+    """Add a sweep's records to `found`. Of several records of a run, a usable one wins. Raises UserError."""
     for run_id, record in store.records().items():
         if run_id not in found or (record.usable and not found[run_id][1].usable):
             found[run_id] = store, record
 
 
-def shelves(out: Path) -> list[SweepStatus]:
-    """Every sweep in a line."""
-    return [_shelf(store) for store in sweeps(out)]
+def statuses(out: Path) -> list[SweepStatus]:
+    """Return the progress of every sweep in a results folder."""
+    return [_status(store) for store in sweeps(out)]
 
 
-def _shelf(store: Store) -> SweepStatus:
+def _status(store: Store) -> SweepStatus:
     name = store.folder.name
     try:
         plan, records = store.read_plan(), store.records()
     except UserError as fault:
-        lacking = plugin_snapshots.not_given(store.folder) if isinstance(fault.__cause__, UnknownRow) else ()
-        return SweepStatus(folder=name, ended=len(store.ended()), fault=fault.complaints[0], plugins=lacking)
+        missing = plugin_snapshots.not_given(store.folder) if isinstance(fault.__cause__, UnknownRow) else ()
+        return SweepStatus(folder=name, ended=len(store.ended()), fault=fault.complaints[0], plugins=missing)
     counts = Counter(record.result_word for record in records.values())
     results = dict(counts.most_common()) | ({UNUSABLE: len(store.warnings)} if store.warnings else {})
     return SweepStatus(folder=name, runs=len(plan.configs), ended=len(records), results=results)
 
 
-def find(out: Path, name: str, *, sought: str = "run of that id", traces: bool = True) -> tuple[Store, RunRecord]:
-    """A run, with its `traces` if asked, and the sweep that holds it: by its id or a part of it that no other has.
+def find(out: Path, name: str, *, sought: str = "run with this id", traces: bool = True) -> tuple[Store, RunRecord]:
+    """Return a run and its sweep, by run id, a unique part of one, or the path of the run's folder.
 
-    The path of its folder names it in that sweep. Where several sweeps hold it, the first whose files are all sound, or
-    else the first whose record can be read: what damaged files hold is then left out, and the sweep's warnings say so.
-    `sought` is what there is none of, in what is told. Raises UserError.
+    If several sweeps contain the run, return the first copy without damaged files, or else the first readable record.
+    Contents of damaged files are left out, with a warning of the store. With `traces`, the record includes traces and
+    log. Raises UserError if there is no such run; `sought` names what was searched for in its message.
     """
     path, name = Path(name), Path(name).name
     if path.parent.name == RUNS and is_readable(path / RUN):
         return _first([Store(path.parent.parent)], name, traces=traces)
     if not name:
-        raise UserError("an empty run id: write the id of a run, or a part of one")
+        raise UserError("empty run id: write the id of a run, or a part of one")
     matches = [(store, run_id) for store in sweeps(out) for run_id in store.ended() if name in run_id]
     ids = sorted({run_id for _, run_id in matches})
     if not ids:
         raise UserError(_unknown(out, path, sought))
     if len(ids) > 1 and name not in ids:
-        homes = {key: [store.folder.name for store, run_id in matches if run_id == key] for key in ids[:MOST_IDS]}
-        told = [f"{run_id} (in {', '.join(names)})" for run_id, names in homes.items()]
-        raise UserError(f"{name} is part of {len(ids)} run ids:", *told, *at_most(ids, MOST_IDS)[len(told) :])
-    run_id = name if name in ids else ids[0]
-    return _first([store for store, its in matches if its == run_id], run_id, traces=traces)
+        sweeps_by_id = {
+            key: [store.folder.name for store, run_id in matches if run_id == key] for key in ids[:MOST_IDS]
+        }
+        lines = [f"{run_id} (in {', '.join(names)})" for run_id, names in sweeps_by_id.items()]
+        raise UserError(f"{name} is part of {len(ids)} run ids:", *lines, *at_most(ids, MOST_IDS)[len(lines) :])
+    wanted = name if name in ids else ids[0]
+    return _first([store for store, run_id in matches if run_id == wanted], wanted, traces=traces)
 
 
-def _first(holders: Iterable[Store], run_id: str, *, traces: bool) -> tuple[Store, RunRecord]:
-    """The first sound record of a run, or else the first that can be read. Raises UserError where there is none."""
+def _first(stores: Iterable[Store], run_id: str, *, traces: bool) -> tuple[Store, RunRecord]:
+    """Return the first undamaged record of a run, or else the first readable one. Raises UserError without any."""
     readable: list[tuple[Store, RunRecord]] = []
     complaints: list[str] = []
-    for store in holders:
+    for store in stores:
         record = store.record(run_id)
         if record is not None and traces:
             record = replace(record, traces=store.sound_traces(run_id, record.result), log=store.log(run_id))
@@ -178,11 +180,11 @@ def _first(holders: Iterable[Store], run_id: str, *, traces: bool) -> tuple[Stor
 
 
 def _unknown(out: Path, path: Path, sought: str) -> str:
-    """What is told of a name that no run has. Raises UserError for a folder that is not what it should be."""
+    """Return the message for a name that no run has. Raises UserError for invalid folders."""
     check(out)
     for folder in (path, out / path):
         if os.path.isdir(folder):
             Store(folder).read_plan()
-            return f"{folder} is a sweep: name one of its runs, which stand in {folder / RUNS}"
-    more = "".join(f"; others are in {place}: --out {place}" for place in below(out))
-    return f"{path.name}: no {sought} under {out}; `normexp list` names the sweeps there{more}"
+            return f"{folder} is a sweep: name one of its runs in {folder / RUNS}"
+    more = "".join(f"; more sweeps are in {folder}: --out {folder}" for folder in below(out))
+    return f"{path.name}: no {sought} under {out}; `normexp list` shows the sweeps there{more}"

@@ -1,4 +1,4 @@
-"""One driver a folder: a lock of the operating system, so that a killed driver leaves nothing to clear away."""
+"""The lock of a results folder. It is a lock of the operating system, so killed processes leave no stale lock."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from normexp.storage.files import ADVICE, storage_errors, write_atomically
 
 LOCK = ".lock"
 HOLDER = ".driver.json"
-"""Who holds the lock; left behind by a killed driver, and then overwritten by the next one."""
+"""Describes the process that holds the lock. A killed process leaves it behind; the next one overwrites it."""
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
-"""What a file system says that has no locks, or whose lock service does not run."""
+"""Errors of file systems without locks, or without a running lock service."""
 OTHER_FOLDER = "this file system has no file locks: use a folder on another file system"
 OPEN = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-"""A symbolic link is not followed, and a pipe is not waited for."""
+"""Flags that do not follow symbolic links and do not wait for pipes."""
 
 
 class Held(Exception):
-    """Another process, or another part of this one, has the lock."""
+    """The lock is held by another process, or by another part of this one."""
 
 
 if sys.platform == "win32":
@@ -52,10 +52,10 @@ else:
 
 @contextlib.contextmanager
 def driver_lock(folder: Path) -> Iterator[None]:
-    """Hold the folder. Raises UserError at once, naming the holder, where another driver has it.
+    """Lock a folder. Raises UserError immediately, naming the holder, if another process has locked it.
 
-    The lock ends with the process, however that ends. The file stays: removing it would let two processes lock two
-    files of that name.
+    The lock ends with the process, however it ends. The file is never removed: otherwise two processes could lock two
+    files of this name.
     """
     with contextlib.ExitStack() as held:
         with storage_errors(folder / LOCK, "lock", ADVICE | dict.fromkeys(NO_LOCKS, OTHER_FOLDER)):
@@ -66,21 +66,21 @@ def driver_lock(folder: Path) -> Iterator[None]:
             except Held:
                 raise UserError(f"{folder} is in use by {_holder(folder / HOLDER)}") from None
         try:
-            write_atomically(folder / HOLDER, to_json(_self()))
+            write_atomically(folder / HOLDER, to_json(_this_process()))
             yield
         finally:
             with contextlib.suppress(OSError):
                 (folder / HOLDER).unlink(missing_ok=True)
 
 
-def _self() -> dict[str, Any]:
+def _this_process() -> dict[str, Any]:
     since = datetime.now().astimezone().isoformat(timespec="seconds")
     return {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
 
 
 def _holder(path: Path) -> str:
     try:
-        who = from_json(path.read_text("utf-8"))
-        return f"pid {who['pid']} on host {who['host']} since {who['since']}"
+        process = from_json(path.read_text("utf-8"))
+        return f"pid {process['pid']} on host {process['host']} since {process['since']}"
     except (OSError, ValueError, KeyError):
         return "another process"

@@ -1,7 +1,4 @@
-"""manifest.json: what a results folder is about, complete enough to report it without its YAML.
-
-Which state of the user's code results were made with.
-"""
+"""manifest.json: the plan of a results folder, from which it can be reported without the YAML file."""
 
 from __future__ import annotations
 
@@ -17,25 +14,24 @@ from normexp.config.run import KEYS, UnknownRow, config_from
 from normexp.schemes.network_config import Value
 from normexp.storage.codec import SCHEMA, from_json, to_json_of_rows, typed
 
-
-def git_commit() -> str | None:
-    """The commit of the working directory, if it is in a Git repository."""
-    try:
-        told = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return told.stdout.strip()
-
-
 Configs = Mapping[str, Mapping[str, Any]]
 """Run id to config, as stored."""
 
 SHOWN_VALUES = 8
 
 
+def git_commit() -> str | None:
+    """Return the commit of the working directory; None outside of Git repositories."""
+    try:
+        git = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return git.stdout.strip()
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPoint:
-    """A point whose run is told by its id."""
+    """A point of a plan, with a run id in place of the config."""
 
     label: str
     values: Mapping[str, Value]
@@ -44,9 +40,9 @@ class StoredPoint:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """The parts of manifest.json that are read, as stored: the configs are not checked yet.
+    """The contents of manifest.json as stored, with unchecked configs.
 
-    That of a shard describes the whole sweep, and says which `shard` of it the folder is.
+    The manifest of a shard describes the complete sweep, and `shard` says which part of it the folder contains.
     """
 
     name: str
@@ -63,7 +59,7 @@ class Manifest:
 
 
 def manifest_json(plan: Plan, *, argv: Sequence[str], commit: str | None) -> str:
-    """The manifest of a plan. `commit` is that of the working directory, None outside of Git."""
+    """Return the manifest of a plan as JSON. `commit` is that of the working directory, None outside of Git."""
     whole = plan.whole or plan
     ids = [point.config.run_id for point in whole.points]
     points = [
@@ -71,57 +67,57 @@ def manifest_json(plan: Plan, *, argv: Sequence[str], commit: str | None) -> str
         for point, run_id in zip(whole.points, ids, strict=True)
     ]
     runs = {run_id: point.config.to_dict() for point, run_id in zip(whole.points, ids, strict=True)}
-    described = {name: getattr(whole, name) for name in ("name", "title", "folder", "axes", "warnings")}
+    description = {name: getattr(whole, name) for name in ("name", "title", "folder", "axes", "warnings")}
     return to_json_of_rows(
         {"normexp": normexp.__version__, "schema": SCHEMA, "commit": commit, "argv": list(argv)}
-        | described
+        | description
         | ({"shard": plan.shard} if plan.shard else {})
         | {"pivot": whole.pivot, "published": whole.published, "points": points, "runs": runs}
     )
 
 
 class Newer(ValueError):
-    """Of a later program: not to be overwritten."""
+    """The manifest was written by a newer version and must not be overwritten."""
 
 
 @functools.lru_cache(maxsize=1)
 def parse(text: str) -> Manifest:
-    """A manifest; the latest is kept, for a command reads its folder's several times.
+    """Parse a manifest. The latest is cached, because commands read it several times.
 
-    Raises ValueError where it is not one, or a newer program's.
+    Raises ValueError if it is not a manifest, Newer if it was written by a newer version.
     """
-    read = from_json(text)
-    missing = {"normexp", "schema", "points", "runs", "axes"} - set(read)
+    data = from_json(text)
+    missing = {"normexp", "schema", "points", "runs", "axes"} - set(data)
     if missing:
-        raise ValueError(f"not a normexp manifest: no {', '.join(sorted(missing))}")
-    if typed(int, read["schema"], "schema") > SCHEMA:
-        raise Newer(f"written by normexp {read['normexp']}, whose layout this version cannot read")
-    manifest: Manifest = typed(Manifest, {"argv": [], "shard": None} | read, "")
+        raise ValueError(f"not a normexp manifest: missing {', '.join(sorted(missing))}")
+    if typed(int, data["schema"], "schema") > SCHEMA:
+        raise Newer(f"written by normexp {data['normexp']}, in a format that this version cannot read")
+    manifest: Manifest = typed(Manifest, {"argv": [], "shard": None} | data, "")
     return manifest
 
 
 def run_ids(manifest: Manifest) -> list[str]:
-    """The distinct runs of the folder, in the order in which the points ask for them."""
-    found, shard = dict.fromkeys(point.run_id for point in manifest.points), manifest.shard
-    return [run_id for run_id in found if shard is None or shard.has(run_id)]
+    """Return the distinct run ids of the folder in the order of the points."""
+    ids, shard = dict.fromkeys(point.run_id for point in manifest.points), manifest.shard
+    return [run_id for run_id in ids if shard is None or shard.has(run_id)]
 
 
 def plan_of(manifest: Manifest, source: str) -> Plan:
-    """The folder's plan back.
+    """Return the plan of a manifest.
 
-    Raises ValueError where a config is not that of its run id, or a point or key has no meaning.
+    Raises ValueError if a config does not match its run id, or if a point or key is invalid.
     """
     configs = {run_id: config_from(stored) for run_id, stored in manifest.runs.items()}
     for run_id, config in configs.items():
         if config.run_id != run_id:
             if config.plugins():
-                raise UnknownRow(f"{run_id} was made with another version of its plugin: give that one with --plugin")
-            raise ValueError(f"the config of {run_id} is that of {config.run_id}")
-    lost = [point.run_id for point in manifest.points if point.run_id not in configs]
-    if lost:
-        raise ValueError(f"a point asks for {lost[0]}, which is not among the runs")
-    laid_out = set() if manifest.pivot is None else {*manifest.pivot.rows, *manifest.pivot.columns} - {"label"}
-    unknown = sorted((laid_out | set(manifest.axes)) - set(KEYS))
+                raise UnknownRow(f"{run_id} needs another version of its plugin: load that one with --plugin")
+            raise ValueError(f"the config of {run_id} belongs to {config.run_id}")
+    missing = [point.run_id for point in manifest.points if point.run_id not in configs]
+    if missing:
+        raise ValueError(f"a point refers to {missing[0]}, which is not among the runs")
+    pivot_keys = set() if manifest.pivot is None else {*manifest.pivot.rows, *manifest.pivot.columns} - {"label"}
+    unknown = sorted((pivot_keys | set(manifest.axes)) - set(KEYS))
     if unknown:
         raise ValueError(f"unknown keys {', '.join(unknown)}")
     points = tuple(
@@ -135,12 +131,12 @@ def plan_of(manifest: Manifest, source: str) -> Plan:
 
 def _checked(point: StoredPoint, axes: Sequence[str]) -> dict[str, Value]:
     if set(point.values) != set(axes):
-        raise ValueError(f"a point of {point.run_id} has values of other axes than the sweep's")
+        raise ValueError(f"a point of {point.run_id} has other axes than the sweep")
     return {name: KEYS[name].check(value) for name, value in point.values.items()}
 
 
 def differences(old: Configs, new: Configs, words: tuple[str, str] = ("there", "now")) -> list[str]:
-    """A line for each key whose set of values is not the same in both, which `words` name."""
+    """Return a line for each key whose values differ. `words` name the two sides."""
     lines = []
     for name, key in KEYS.items():
         before = _values([config.get(name, key.neutral) for config in old.values()])
@@ -151,7 +147,7 @@ def differences(old: Configs, new: Configs, words: tuple[str, str] = ("there", "
 
 
 def stored_form(plan: Plan) -> Configs:
-    """The configs of a plan as a manifest would hold them."""
+    """Return the configs of a plan as stored in a manifest."""
     return {run_id: config.to_dict() for run_id, config in (plan.whole or plan).configs.items()}
 
 

@@ -1,9 +1,8 @@
-"""A sweep's runs in one small file, from which its folder is restored: to keep, to send, to go on elsewhere.
+"""Packs: all runs of a sweep in one small file, from which its folder can be restored.
 
-`runs.tar.xz` holds sweep.yaml, manifest.json, plugins, and of every run that its points ask for run.json and log.txt,
-byte for byte, and its curve and layers in short form (`normexp.storage.compact`). Weights are left out.
-
-Files in a .tar.xz and back, in memory: plain files alone, and no more than fit, whatever it claims to hold.
+`runs.tar.xz` contains sweep.yaml, manifest.json and plugins, and for every run of the sweep run.json and log.txt byte
+by byte, and curve and layers in short form (`normexp.storage.compact`). Weights are left out. Unpacking accepts only
+regular files and limits their number and size, since packs may come from elsewhere.
 """
 
 from __future__ import annotations
@@ -31,14 +30,46 @@ from normexp.storage.store import CURVE, DEATH, LAYERS, LOG, MANIFEST, PACK, RUN
 FILTERS: list[dict[str, Any]] = [
     {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "lp": 0, "pb": 0}
 ]
-"""Tuned to digits; any xz reads them."""
+"""Tuned to digits. Any xz program reads the result."""
 MOST_BYTES = 2**31
-"""Of what an archive unpacks to: a few kilobytes may claim to hold any number."""
+"""Largest unpacked size of an archive. A few kilobytes can expand to any size."""
 MOST_FILES = 10**6
+REUSED = "reused.txt"
+"""Replaces traces that another sweep has: contains the name of that sweep and the SHA-256 of their short forms."""
+TEXT = re.compile(rf"{plugin_snapshots.PLUGINS}/({plugin_snapshots.NAME.pattern})")
+MEMBER = re.compile(rf"{RUNS}/({SAFE.pattern})/([a-z]+\.[a-z]+)")
+SHORT: Mapping[str, tuple[Callable[[str], str], Callable[[str], str]]] = {
+    CURVE: (compact.from_curve, compact.to_curve),
+    LAYERS: (compact.from_layers, compact.to_layers),
+    DEATH: (compact.from_layers, compact.to_layers),
+}
+"""Functions to the short form and back, by file name."""
+
+Files = dict[str, bytes]
+"""Name to content."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """A written pack. `warnings` name files that could not be packed."""
+
+    path: Path
+    runs: int
+    size_bytes: int
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """The numbers of runs that were restored from a pack and that were already in the folder."""
+
+    folder: Path
+    runs: int
+    kept: int
 
 
 def packed(files: Mapping[str, bytes]) -> bytes:
-    """An archive without times, owners or modes of this machine. Raises UserError for more than is unpacked again."""
+    """Return an archive without times, owners or modes. Raises UserError if it exceeds the limits of unpacking."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as tar:
         for name, content in files.items():
@@ -46,15 +77,15 @@ def packed(files: Mapping[str, bytes]) -> bytes:
             member.size = len(content)
             tar.addfile(member, io.BytesIO(content))
     if len(files) > MOST_FILES or buffer.tell() > MOST_BYTES:
-        raise UserError(f"{len(files)} files of {buffer.tell() / 1e9:.1f} GB are too many for one pack")
+        raise UserError(f"{len(files)} files of {buffer.tell() / 1e9:.1f} GB are too much for one pack")
     return lzma.compress(buffer.getvalue(), filters=FILTERS)
 
 
 def files_of(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Name and content of each file, in order; only who comes to the end knows that the archive is whole.
+    """Yield name and content of each file in order. The archive is undamaged only if the end is reached.
 
-    Raises StorageError where it cannot be read, and lzma.LZMAError, tarfile.TarError, EOFError, ValueError or
-    MemoryError where it is damaged, too large, or holds anything but plain files.
+    Raises StorageError if it cannot be read, and lzma.LZMAError, tarfile.TarError, EOFError, ValueError or MemoryError
+    if it is damaged, too large, or contains anything but regular files.
     """
     with storage_errors(path, "read"), lzma.open(path) as stream:
         bounded = _Bounded(stream)
@@ -62,16 +93,16 @@ def files_of(path: Path) -> Iterator[tuple[str, bytes]]:
             for count, member in enumerate(tar, 1):
                 content = tar.extractfile(member) if member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) else None
                 if content is None:
-                    raise ValueError(f"{member.name[:80]!r} is no plain file")
+                    raise ValueError(f"{member.name[:80]!r} is not a regular file")
                 if count > MOST_FILES:
-                    raise ValueError(f"it holds more than {MOST_FILES} files")
+                    raise ValueError(f"it contains more than {MOST_FILES} files")
                 yield member.name, content.read()
-        while bounded.read(2**20):  # its end, where the checksum stands
+        while bounded.read(2**20):  # the checksum is at the end
             pass
 
 
 class _Bounded(io.BufferedIOBase):
-    """A stream that refuses to give more than MOST_BYTES."""
+    """A stream that raises ValueError after MOST_BYTES."""
 
     def __init__(self, stream: lzma.LZMAFile) -> None:
         self._stream, self._left = stream, MOST_BYTES
@@ -85,62 +116,28 @@ class _Bounded(io.BufferedIOBase):
         return data
 
 
-SHORT: Mapping[str, tuple[Callable[[str], str], Callable[[str], str]]] = {
-    CURVE: (compact.from_curve, compact.to_curve),
-    LAYERS: (compact.from_layers, compact.to_layers),
-    DEATH: (compact.from_layers, compact.to_layers),
-}
-"""Name to its short form, and back."""
-TEXT = re.compile(rf"{plugin_snapshots.PLUGINS}/({plugin_snapshots.NAME.pattern})")
-REUSED = "reused.txt"
-"""In place of traces: the sweep beside this one that has them, and the SHA-256 of their short forms."""
-MEMBER = re.compile(rf"{RUNS}/({SAFE.pattern})/([a-z]+\.[a-z]+)")
-
-Files = dict[str, bytes]
-"""Name to content."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Packed:
-    """A pack as written, and what of its folder could not be packed."""
-
-    path: Path
-    runs: int
-    size_bytes: int
-    warnings: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
-    """So many runs came from a pack; so many more were there already, and stay as they were."""
-
-    folder: Path
-    runs: int
-    kept: int
-
-
 def pack(store: Store, among: Sequence[Store] = ()) -> Packed:
-    """Write a sweep's pack, in place of any older one; equal runs give equal bytes.
+    """Write a sweep's pack, replacing an older one. Equal runs give equal bytes.
 
-    Traces that came from a sweep of `among`, which stays beside this one, are told by its name alone. Runs of the older
-    pack that the folder lacks stay in it. Raises UserError.
+    Traces that were copied from a sweep in `among` are replaced by a reference to it. Runs of the older pack that the
+    folder lacks are kept. Raises UserError.
     """
     beside = {other.folder.name: other for other in among}
     records = {name: other.records() for name, other in beside.items()}
-    runs = _run_by_run(store)
+    runs = _ended_runs(store)
     for run_id, files in runs.items():
         origin = _origin(records, store.folder.name, run_id)
         source = records[origin][run_id] if origin != store.folder.name else None
         if source is not None and _digest(_run_files(beside[origin], run_id, source.result)) == _digest(files):
-            told = f"{origin} {_digest(files)}\n".encode()
-            runs[run_id] = {name: files[name] for name in files if name not in TRACES} | {REUSED: told}
+            reference = f"{origin} {_digest(files)}\n".encode()
+            runs[run_id] = {name: files[name] for name in files if name not in TRACES} | {REUSED: reference}
     path = store.folder / PACK
-    runs |= _of_older(path, runs.keys() | set(store.strays())) if path.is_file() else {}
+    runs |= _from_older_pack(path, runs.keys() | set(store.strays())) if path.is_file() else {}
     top = read_those(store.folder, (SWEEP, MANIFEST))
     top |= {f"{plugin_snapshots.PLUGINS}/{name}": text for name, text in plugin_snapshots.kept(store.folder).items()}
     members = {
         f"{RUNS}/{run_id}/{name}": files[name]
-        for name in (RUN, LOG, REUSED, *TRACES)  # like beside like is smaller
+        for name in (RUN, LOG, REUSED, *TRACES)  # similar files side by side compress better
         for run_id, files in runs.items()
         if name in files
     }
@@ -149,10 +146,10 @@ def pack(store: Store, among: Sequence[Store] = ()) -> Packed:
     return Packed(path=path, runs=len(runs), size_bytes=len(data), warnings=tuple(store.warnings))
 
 
-def _run_by_run(store: Store) -> dict[str, Files]:
-    """What is packed of each run that has ended.
+def _ended_runs(store: Store) -> dict[str, Files]:
+    """Return the packed files of each finished run.
 
-    Runs with a damaged file, and those that a driver writes at this moment, are left out with a warning.
+    Runs with damaged files, and runs that are being written, are left out with a warning.
     """
     runs: dict[str, Files] = {}
     for run_id, record in store.records().items():
@@ -160,17 +157,17 @@ def _run_by_run(store: Store) -> dict[str, Files]:
         try:
             files = _run_files(store, run_id, record.result)
         except UserError as fault:
-            store.warnings += [f"{complaint}: it is not packed" for complaint in fault.complaints]
+            store.warnings += [f"{complaint}: the run is not packed" for complaint in fault.complaints]
             continue
         if RUN in files and read_those(folder, (RUN,)) == {RUN: files[RUN]}:
             runs[run_id] = files
         else:
-            store.warnings.append(f"{folder} is being written, and was not read: pack again")
+            store.warnings.append(f"{folder} is being written and was skipped: pack again")
     return runs
 
 
 def _origin(records: Mapping[str, Mapping[str, RunRecord]], name: str, run_id: str) -> str:
-    """The sweep that made a run, as far as `reused_from` leads."""
+    """Return the sweep that made a run, by following `reused_from`."""
     seen = {name}
     while True:
         record = records.get(name, {}).get(run_id)
@@ -181,76 +178,80 @@ def _origin(records: Mapping[str, Mapping[str, RunRecord]], name: str, run_id: s
         name = source
 
 
-def _of_older(path: Path, others: Collection[str]) -> dict[str, Files]:
-    """The runs of a pack without those of other ids. Raises UserError."""
+def _from_older_pack(path: Path, excluded: Collection[str]) -> dict[str, Files]:
+    """Return the runs of a pack without the excluded ids. Raises UserError."""
     try:
-        lacking = named(path) - set(others)
-        return _parts(path, lacking, short=True)[1] if lacking else {}
+        missing = named(path) - set(excluded)
+        return _read_pack(path, missing, short=True)[1] if missing else {}
     except UserError as fault:
-        raise UserError(*fault.complaints, "remove it, and the folder is packed without what it alone holds") from fault
+        advice = "remove the pack to pack only the runs of the folder"
+        raise UserError(*fault.complaints, advice) from fault
 
 
 def unpack(path: Path) -> Restored:
-    """Restore what a pack holds and its folder lacks: nothing there is overwritten.
+    """Restore the files of a pack that its folder lacks. Nothing is overwritten.
 
-    Raises UserError where the pack is damaged, before anything is written, and where the folder is in use.
+    Raises UserError if the pack is damaged (before anything is written) or the folder is in use.
     """
-    top, runs = _parts(path)
+    top, runs = _read_pack(path)
     folder, store = path.parent, Store(path.parent)
     with store.lock():
-        there = {run_id for run_id in store.ended() if is_record(folder / RUNS / run_id / RUN)}
+        stored = {run_id for run_id in store.ended() if is_record(folder / RUNS / run_id / RUN)}
         for path in (folder, *(folder / RUNS / run_id for run_id in runs)):
             remove_leftovers(path)
         for run_id, files in runs.items():
-            if run_id not in there:
+            if run_id not in stored:
                 _write(below(folder, RUNS, run_id), files, RUN)
         plugin_snapshots.write(folder, {Path(name).name: text for name, text in top.items() if TEXT.fullmatch(name)})
         missing = [name for name in (SWEEP, MANIFEST) if name in top and not (folder / name).exists()]
         _write(folder, {name: top[name] for name in missing}, MANIFEST)
-    return Restored(folder=folder, runs=len(runs.keys() - there), kept=len(runs.keys() & there))
+    return Restored(folder=folder, runs=len(runs.keys() - stored), kept=len(runs.keys() & stored))
 
 
 def named(path: Path) -> set[str]:
-    """Ids of the runs that a pack holds; their records come before all else of them. Raises UserError."""
-    found = set()
-    with _intact(path):
+    """Return the run ids in a pack. Only its beginning is read, since records come first. Raises UserError."""
+    ids = set()
+    with _damage_as_user_error(path):
         for name, _ in files_of(path):
-            fits = MEMBER.fullmatch(name)
-            if fits and fits[2] != RUN:
+            match = MEMBER.fullmatch(name)
+            if match and match[2] != RUN:
                 break
-            found |= {fits[1]} if fits else set()
-    return found
+            ids |= {match[1]} if match else set()
+    return ids
 
 
 def _run_files(store: Store, run_id: str, result: Result | None = None) -> Files:
-    """A run's files as they are packed. Raises UserError for each trace that is not as it was written."""
+    """Return a run's files as they are packed. Raises UserError for every damaged trace."""
     store.traces(run_id, result)
     store.log(run_id)
     folder = store.folder / RUNS / run_id
-    found = read_those(folder, (RUN, LOG))
+    files = read_those(folder, (RUN, LOG))
     for name, content in read_those(folder, TRACES).items():
         try:
-            found[name] = SHORT[name][0](content.decode("utf-8")).encode()
+            files[name] = SHORT[name][0](content.decode("utf-8")).encode()
         except ValueError as fault:
             raise UserError(f"{folder / name}: {fault}") from fault
-    return found
+    return files
 
 
 def _digest(files: Files) -> str:
-    """Of the short forms of a run's traces."""
+    """Return the SHA-256 of the short forms of a run's traces."""
     return hashlib.sha256(b"".join(name.encode() + files[name] for name in TRACES if name in files)).hexdigest()
 
 
 def _write(folder: Path, files: Files, last: str) -> None:
-    """The files of a folder; that with which it counts comes last."""
+    """Write files to a folder. The file that makes the folder count is written last."""
     make_folder(folder)
     for name in sorted(files, key=last.__eq__):
         write_atomically(folder / name, files[name])
 
 
-def _parts(path: Path, only: Collection[str] = (), *, short: bool = False) -> tuple[Files, dict[str, Files]]:
-    """Files of the folder itself, and of each run (or `only` these), as written or `short`. Raises UserError."""
-    with _intact(path):
+def _read_pack(path: Path, only: Collection[str] = (), *, short: bool = False) -> tuple[Files, dict[str, Files]]:
+    """Return the files of the sweep's folder and of its runs (or `only` some). Raises UserError.
+
+    With `short`, traces are returned in their short form, otherwise restored.
+    """
+    with _damage_as_user_error(path):
         top, runs = _sorted(dict(files_of(path)))
         runs = {run_id: files for run_id, files in runs.items() if run_id in only or not only}
         _check(top, runs)
@@ -258,79 +259,75 @@ def _parts(path: Path, only: Collection[str] = (), *, short: bool = False) -> tu
         for run_id, files in runs.items():
             if REUSED in files:
                 files |= _reused(path.parent.parent, run_id, files.pop(REUSED).decode("utf-8"), others)
-            whole = files | {
-                name: SHORT[name][1](files[name].decode("utf-8")).encode() for name in TRACES if name in files
-            }
-            _check_stamps(run_id, whole)
-            files |= {} if short else whole
+            traces = {name: SHORT[name][1](files[name].decode("utf-8")).encode() for name in TRACES if name in files}
+            _check_stamps(run_id, files | traces)
+            files |= {} if short else traces
     return top, runs
 
 
 @contextlib.contextmanager
-def _intact(path: Path) -> Iterator[None]:
+def _damage_as_user_error(path: Path) -> Iterator[None]:
     try:
         yield
     except (lzma.LZMAError, tarfile.TarError, EOFError, MemoryError, ValueError) as fault:
         raise UserError(
-            f"{path} is damaged, and nothing of it was restored: {str(fault) or 'it needs too much memory'}"
+            f"{path} is damaged, nothing was restored: {str(fault) or 'it needs too much memory'}"
         ) from fault
 
 
 def _sorted(members: Files) -> tuple[Files, dict[str, Files]]:
-    """The files of the folder itself, and those of each run. Raises ValueError for any other."""
+    """Split files into those of the sweep's folder and those of each run. Raises ValueError for any other file."""
     top: Files = {}
     runs: dict[str, Files] = {}
     for name, content in members.items():
-        fits = MEMBER.fullmatch(name)
+        match = MEMBER.fullmatch(name)
         if name in (SWEEP, MANIFEST) or TEXT.fullmatch(name):
             top[name] = content
-        elif fits and fits[2] in (RUN, LOG, REUSED, *TRACES):
-            runs.setdefault(fits[1], {})[fits[2]] = content
+        elif match and match[2] in (RUN, LOG, REUSED, *TRACES):
+            runs.setdefault(match[1], {})[match[2]] = content
         else:
-            raise ValueError(f"{name[:80]!r} has no place in it")
+            raise ValueError(f"unexpected file {name[:80]!r}")
     return top, runs
 
 
-def _reused(out: Path, run_id: str, told: str, others: dict[str, Callable[[str], Files]]) -> Files:
-    """The short forms of traces that another sweep has, by its pack or else by its folder. Raises ValueError."""
-    name, _, digest = told.strip().partition(" ")
+def _reused(out: Path, run_id: str, reference: str, others: dict[str, Callable[[str], Files]]) -> Files:
+    """Return the short forms of traces from the pack or folder of another sweep. Raises ValueError."""
+    name, _, digest = reference.strip().partition(" ")
     if not SAFE.fullmatch(name):
-        raise ValueError(f"{name[:80]!r} is the name of no sweep")
+        raise ValueError(f"{name[:80]!r} is not the name of a sweep")
     if name not in others:
         if (out / name / PACK).is_file():
-            beside = _sorted(dict(files_of(out / name / PACK)))[1]
-            others[name] = lambda wanted: beside.get(wanted, {})
+            packed_runs = _sorted(dict(files_of(out / name / PACK)))[1]
+            others[name] = lambda wanted: packed_runs.get(wanted, {})
         else:
             others[name] = partial(_run_files, Store(out / name))
     files = others[name](run_id)
     if _digest(files) != digest:
-        raise ValueError(
-            f"the curve of {run_id} is that of {out / name}, which has not got it: put its pack there, too"
-        )
+        raise ValueError(f"the curve of {run_id} is stored in {out / name}, but missing there: add its pack")
     return {trace: files[trace] for trace in TRACES if trace in files}
 
 
 def _check(top: Mapping[str, bytes], runs: Mapping[str, Files]) -> None:
-    """Raises ValueError where what is packed could not be read from a folder."""
+    """Raise ValueError if the files would be invalid in a results folder."""
     if MANIFEST not in top:
-        raise ValueError(f"it lacks {MANIFEST}")
+        raise ValueError(f"missing {MANIFEST}")
     manifest.parse(top[MANIFEST].decode("utf-8"))
     changed = [name for name in top if TEXT.fullmatch(name) and not plugin_snapshots.fits(Path(name).name, top[name])]
     if changed:
-        raise ValueError(f"{changed[0]} is not the text of its name")
+        raise ValueError(f"the content of {changed[0]} does not match its name")
     for run_id, files in runs.items():
         if RUN not in files:
-            raise ValueError(f"it lacks {RUN} of {run_id}")
+            raise ValueError(f"missing {RUN} of {run_id}")
         try:
             record = codec.record_from_json(files[RUN].decode("utf-8"))
         except UnknownRow:
-            continue  # a run of a plugin that was not given
+            continue  # the run needs a plugin that is not loaded
         if record.run_id != run_id and not record.config.plugins():
-            raise ValueError(f"the config of {run_id} is that of {record.run_id}")
+            raise ValueError(f"the config of {run_id} belongs to {record.run_id}")
 
 
 def _check_stamps(run_id: str, files: Files) -> None:
-    """Raise ValueError where restored traces of a run are not those that were packed."""
+    """Raise ValueError if restored traces of a run do not match their stamps."""
     stamps = stamps_from(files[RUN].decode("utf-8"))
     for name, written in [(name, stamps[name]) for name in TRACES if name in stamps]:
         try:

@@ -1,7 +1,7 @@
-"""The plugins that a sweep's runs come from, kept beside them: `plugins/HASH.py`, which is given with --plugin.
+"""Copies of the plugins that a sweep's runs used, `plugins/HASH.py`, to be loaded with --plugin.
 
-A user's file goes on changing, and the id of a run holds the hash of the text that made it. Nothing here is ever run
-unless a user names it.
+Users change their files, but a run id contains the hash of the plugin's text. The copies are never run unless a user
+passes them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NAME = re.compile(r"[0-9a-f]{16}\.py")
 
 
 def keep(folder: Path, configs: Collection[RunConfig]) -> None:
-    """Write the text of each loaded plugin that one of the runs uses. The caller holds the folder.
+    """Write the text of each loaded plugin that one of the runs uses. The caller has locked the folder.
 
     Raises StorageError or NotFollowed.
     """
@@ -32,41 +32,41 @@ def keep(folder: Path, configs: Collection[RunConfig]) -> None:
 
 
 def kept(folder: Path) -> dict[str, bytes]:
-    """Name to text of those that are there, but for any that was changed. Raises StorageError or NotFollowed."""
-    place = below(folder, PLUGINS)
-    names = sorted(path.name for path in place.glob("*.py") if NAME.fullmatch(path.name))
-    return {name: text for name, text in read_those(place, names).items() if fits(name, text)}
+    """Return the unchanged copies in a folder, name to text. Raises StorageError or NotFollowed."""
+    copies = below(folder, PLUGINS)
+    names = sorted(path.name for path in copies.glob("*.py") if NAME.fullmatch(path.name))
+    return {name: text for name, text in read_those(copies, names).items() if fits(name, text)}
 
 
 def fits(name: str, text: bytes) -> bool:
-    """Whether a text is that of its name, `HASH.py`."""
+    """Return whether a text has the hash in its name, `HASH.py`."""
     return name == f"{plugins.digest(text)}.py"
 
 
 def write(folder: Path, texts: Mapping[str, bytes]) -> None:
-    """Add texts, by name, in place of any that was changed. Raises StorageError or NotFollowed."""
-    place = below(folder, PLUGINS)
-    there = read_those(place, sorted(texts))
+    """Write texts by name, replacing changed copies. Raises StorageError or NotFollowed."""
+    copies = below(folder, PLUGINS)
+    existing = read_those(copies, sorted(texts))
     for name in sorted(texts):
-        make_folder(place)
-        if there.get(name) != texts[name]:
-            write_atomically(below(place, name), texts[name])
+        make_folder(copies)
+        if existing.get(name) != texts[name]:
+            write_atomically(below(copies, name), texts[name])
 
 
 def advice(folder: Path, error: Exception, otherwise: str) -> str:
-    """Where the lacking plugin may be, not given yet: `; kept with the runs: results/own/plugins/0123456789abcdef.py`.
+    """Return `; stored with the runs: PATHS` with the copies that may be the missing plugin; empty without copies.
 
-    Where the error is not that one is lacking: what is told `otherwise`.
+    Return `otherwise` if the error does not come from a missing plugin.
     """
     if not isinstance(error, UnknownRow):
         return otherwise
     paths = not_given(folder)
-    return f"; kept with the runs: {', '.join(paths)}" if paths else ""
+    return f"; stored with the runs: {', '.join(paths)}" if paths else ""
 
 
 def not_given(folder: Path) -> list[str]:
-    """The paths of the plugins kept there that are not loaded; a fault of these files counts as none."""
-    given = {f"{plugin.digest}.py" for plugin in plugins.loaded()}
+    """Return the paths of copies that are not loaded; none if they cannot be read."""
+    loaded = {f"{plugin.digest}.py" for plugin in plugins.loaded()}
     with contextlib.suppress(UserError):
-        return [str(folder / PLUGINS / name) for name in kept(folder) if name not in given]
+        return [str(folder / PLUGINS / name) for name in kept(folder) if name not in loaded]
     return []

@@ -1,7 +1,7 @@
-"""The only reader and writer of results/.
+"""Read and write the results folder of a sweep.
 
-A run has ended when its run.json is there: it is written last. Everything outside of runs/, plugins/, sweep.yaml and
-manifest.json is derived, and can be made again from them.
+run.json is written last: a run has ended if it exists. Everything except runs/, plugins/, sweep.yaml and manifest.json
+is derived and can be rebuilt from them.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ __all__ = ["StorageError", "Store"]
 RUN, CURVE, LAYERS, DEATH, LOG = "run.json", "curve.csv", "layers.csv", "death.csv", "log.txt"
 WEIGHTS = "weights.safetensors"
 TRACES: Mapping[str, str] = MappingProxyType({CURVE: "curve", LAYERS: "layers", DEATH: "death_layers"})
-"""The files of a run's traces, and what they are called there."""
+"""Files of a run's traces, and the fields of `Traces` that they contain."""
 SWEEP, MANIFEST, RUNS, FIGURES = "sweep.yaml", "manifest.json", "runs", "figures"
 PACK = "runs.tar.xz"
 TABLES = ("points.csv", "runs.csv", "timings.csv", "summary.csv", "summary.md", "collapse.md", "edge.csv", "edge.md")
 DRAWN = ".figures"
-"""Of which tables the figures are, and their names."""
+"""Digests of the tables that the figures show, and of the figures."""
 OURS = {
     SWEEP,
     MANIFEST,
@@ -72,7 +72,7 @@ SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=-]*")
 
 
 class Store:
-    """A results folder. `warnings` tells what the last `records` could not use."""
+    """The results folder of a sweep. `warnings` lists what the last call of `records` could not use."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -80,16 +80,16 @@ class Store:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the folder as its one driver, making it if need be.
+        """Create the folder if needed and lock it.
 
-        Raises UserError at once where another driver has it, or where it is not a folder of ours.
+        Raises UserError immediately if another process has locked it, or if it contains other files.
         """
         self._make()
         with driver_lock(self.folder):
             yield
 
     def check(self, plan: Plan, *, force: bool) -> None:
-        """Raise UserError where `begin` would refuse the folder; nothing is written."""
+        """Raise UserError if `begin` would refuse the folder. Nothing is written."""
         folder_checks.unwritable(self.folder)
         if self.folder.is_dir() and not self.ended():
             folder_checks.foreign(self.folder, OURS, MANIFEST, self._manifest)
@@ -97,9 +97,9 @@ class Store:
             self._refuse_other_sweep(plan)
 
     def begin(self, plan: Plan, argv: Sequence[str], *, force: bool) -> None:
-        """Take the folder for a plan: write sweep.yaml, manifest.json and plugins, remove what killed writers left.
+        """Prepare the folder for a plan: write sweep.yaml, manifest.json and plugins, and remove temporary files.
 
-        Raises UserError where the folder cannot be written, is not normexp's, or (without `force`) holds the runs
+        Raises UserError if the folder cannot be written, contains other files, or (without `force`) contains the runs
         of a sweep that shares none with the plan.
         """
         self._make()
@@ -109,14 +109,13 @@ class Store:
             below(self.folder, RUNS).mkdir(exist_ok=True)
         for names in ((), (FIGURES,), *((RUNS, path.name) for path in (self.folder / RUNS).iterdir())):
             remove_leftovers(below(self.folder, *names))
-        plugin_snapshots.keep(
-            self.folder, (plan.whole or plan).configs.values()
-        )  # the manifest of a shard names all runs
+        # The manifest of a shard contains all runs of the sweep.
+        plugin_snapshots.keep(self.folder, (plan.whole or plan).configs.values())
         write_atomically(self.folder / SWEEP, plan.source)
         write_atomically(self.folder / MANIFEST, manifest.manifest_json(plan, argv=argv, commit=git_commit()))
 
     def write(self, record: RunRecord) -> None:
-        """Store a run that has ended, in place of any older record. Raises StorageError: it then counts as pending."""
+        """Store a finished run, replacing an older record. After a StorageError, the run counts as pending."""
         folder = self._run_folder(record.run_id)
         traces = record.traces or Traces(curve=())
         curve = codec.curve_to_csv(traces.curve).encode()
@@ -134,7 +133,7 @@ class Store:
         }
         text = codec.record_to_json(record, stamps)
         with storage_errors(folder):
-            folder.mkdir(exist_ok=True)  # not its parents: where somebody has removed them, nothing is to be made
+            folder.mkdir(exist_ok=True)  # not its parents: if they were removed, nothing must be written
             (folder / RUN).unlink(missing_ok=True)
             sync_folder(folder)
         for name, content in files.items():
@@ -146,41 +145,40 @@ class Store:
         write_atomically(folder / RUN, text)
 
     def write_derived(self, name: str, content: str | bytes) -> None:
-        """Write a table, a figure or a report, named relative to the folder. Raises StorageError."""
+        """Write a table, figure or report. `name` is relative to the folder. Raises StorageError."""
         path = below(self.folder, *Path(name).parts)
         with storage_errors(path.parent):
             path.parent.mkdir(exist_ok=True)
         write_atomically(path, content)
 
     def records(self) -> dict[str, RunRecord]:
-        """Run id to record of the manifest's runs that have ended, without traces and logs, in order."""
-        self.warnings, found = [], {}
+        """Return the records of the sweep's finished runs by run id, in its order, without traces and logs."""
+        self.warnings, records = [], {}
         for run_id in manifest.run_ids(self._manifest()):
             record = self.record(run_id)
             if record is not None:
-                found[run_id] = record
-        return found
+                records[run_id] = record
+        return records
 
     def read(self, run_id: str) -> RunRecord | None:
-        """One record with its traces and log; None where it has not ended. Raises UserError for a damaged trace."""
+        """Return a record with traces and log; None if the run has not ended. Raises UserError for damaged traces."""
         record = self.record(run_id)
         return record and replace(record, traces=self.traces(run_id, record.result), log=self.log(run_id))
 
     def record(self, run_id: str) -> RunRecord | None:
-        """One record without traces and log; None where it has not ended, or, with a warning, cannot be used."""
+        """Return a record without traces and log; None if the run has not ended or (with a warning) cannot be used."""
         path = self.folder / RUNS / run_id / RUN
         try:
             path = self._run_folder(run_id, RUN)
             record = codec.record_from_json(path.read_text("utf-8"))
             if record.run_id != run_id:
                 changed = "; its plugin has changed" if record.config.plugins() else ""
-                raise ValueError(f"its config is that of {record.run_id}{changed}")
+                raise ValueError(f"its config belongs to {record.run_id}{changed}")
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError, NotFollowed) as error:
-            advice = plugin_snapshots.advice(
-                self.folder, error, ": the run counts as pending, and its sweep makes it again"
-            )
+            otherwise = ": the run counts as pending; rerun the sweep to repeat it"
+            advice = plugin_snapshots.advice(self.folder, error, otherwise)
             self.warnings.append(f"{path} cannot be used ({error}){advice}")
             return None
         return record
@@ -193,39 +191,39 @@ class Store:
         only: Collection[str] = tuple(TRACES),
         as_they_are: bool = False,
     ) -> Traces:
-        """Curve and layers: what the files `only` hold, empty where a run has none.
+        """Return curve and layers from the files `only`; empty for missing files.
 
-        Raises UserError for each of these files that is not as it was written, or contradicts `result`; `as_they_are`
-        for those alone that cannot be read, or contradict it.
+        Raises UserError for every damaged file and for a curve that contradicts `result`. With `as_they_are`, changed
+        files are accepted as long as they can be read and do not contradict it.
         """
-        found, complaints = self._traces(run_id, result, only, {} if as_they_are else self._stamps(run_id))
+        traces, complaints = self._traces(run_id, result, only, {} if as_they_are else self._stamps(run_id))
         if complaints:
             raise UserError(*complaints)
-        return found
+        return traces
 
     def sound_traces(
         self, run_id: str, result: Result | None = None, *, only: Collection[str] = tuple(TRACES)
     ) -> Traces:
-        """As `traces`, but what a damaged file holds is left out, with a warning."""
-        found, complaints = self._traces(run_id, result, only, self._stamps(run_id))
+        """Return traces like `traces`, but leave out damaged files, with a warning."""
+        traces, complaints = self._traces(run_id, result, only, self._stamps(run_id))
         self.warnings += [complaint for complaint in complaints if complaint not in self.warnings]
-        return found
+        return traces
 
     def damaged(self, records: Mapping[str, RunRecord], *, thoroughly: bool = False) -> list[str]:
-        """A line for each file of these runs that is missing or not of its size; `thoroughly`: or has other content."""
+        """Return a line for each file that is missing or has a wrong size or, if `thoroughly`, a wrong content."""
         return [fault for record in records.values() for fault in self._damaged(record, thoroughly=thoroughly)]
 
     def log(self, run_id: str) -> str:
-        """What a run printed; a damaged log as it is, with a warning."""
+        """Return the output of a run. A damaged log is returned with a warning."""
         complaints = self._content(run_id, LOG, bytes, self._stamps(run_id))[1]
         self.warnings += [complaint for complaint in complaints if complaint not in self.warnings]
         path = self._run_folder(run_id, LOG)
         return path.read_bytes().decode("utf-8", "replace") if path.is_file() else ""
 
     def weights(self, run_id: str) -> tuple[Path, bytes | None]:
-        """Where a run's trained weights are stored, and the file's bytes; None where there are none.
+        """Return the path of a run's trained weights, and their bytes or None if there are none.
 
-        Raises UserError where they are not what was written.
+        Raises UserError if the file is damaged.
         """
         path = self._run_folder(run_id, WEIGHTS)
         with storage_errors(path, "read"):
@@ -235,42 +233,42 @@ class Store:
             try:
                 check(content, written)
             except ValueError as error:
-                advice = "remove it, and run its sweep again with --save-weights"
+                advice = "remove it, and rerun its sweep with --save-weights"
                 raise UserError(f"{path} is damaged: {error}: {advice}") from error
         return path, content
 
     def strays(self) -> list[str]:
-        """Ids of stored runs that no point of the manifest asks for."""
+        """Return the ids of orphaned runs: stored, but not part of the sweep."""
         return sorted(self.ended() - set(manifest.run_ids(self._manifest())))
 
     def read_plan(self) -> Plan:
-        """The plan, from manifest.json. Raises UserError where there is none, or a broken one."""
-        found, sweep = self._manifest(), below(self.folder, SWEEP)
+        """Return the plan in manifest.json. Raises UserError if it is missing or damaged."""
+        stored, sweep = self._manifest(), below(self.folder, SWEEP)
         try:
-            return manifest.plan_of(found, sweep.read_bytes().decode("utf-8", "replace") if sweep.is_file() else "")
+            return manifest.plan_of(stored, sweep.read_bytes().decode("utf-8", "replace") if sweep.is_file() else "")
         except ValueError as error:
-            advice = plugin_snapshots.advice(self.folder, error, ": run the sweep again")
+            advice = plugin_snapshots.advice(self.folder, error, ": rerun the sweep")
             raise UserError(f"{self.folder / MANIFEST}: {error}{advice}") from error
 
     def has_weights(self, run_id: str) -> bool:
-        """Whether a run's trained weights are stored, as long as their file says that they are."""
+        """Return whether a run's weights file exists and has the size that its header implies."""
         return is_whole(self.folder / RUNS / run_id / WEIGHTS)
 
     def find_elsewhere(self, root: Path, run_id: str, *, weights: bool = False) -> Store | None:
-        """Another sweep's folder under `root` that has this run, done, not outdated, with weights if asked for."""
+        """Return another sweep under `root` in which this run is done and not outdated, if needed with `weights`."""
         for folder in folders_in(root):
             other = Store(folder)
-            there = other.has_weights(run_id) if weights else is_readable(folder / RUNS / run_id / RUN)
-            if there and folder.resolve() != self.folder.resolve():
+            exists = other.has_weights(run_id) if weights else is_readable(folder / RUNS / run_id / RUN)
+            if exists and folder.resolve() != self.folder.resolve():
                 record = other.record(run_id)
                 if record is not None and record.usable:
                     return other
         return None
 
     def copy_from(self, other: Store, run_id: str, *, weights: bool = False) -> RunRecord:
-        """Store another folder's record of a run here, marked `reused_from`, with its weights if asked for.
+        """Copy a run from another folder, marked `reused_from`, if needed with `weights`. Return its record.
 
-        Raises UserError where the record is not there or not whole, StorageError where it cannot be written.
+        Raises UserError if the run is missing or damaged there, StorageError if it cannot be written.
         """
         record = other.record(run_id)
         if record is None:
@@ -290,28 +288,31 @@ class Store:
     def _traces(
         self, run_id: str, result: Result | None, only: Collection[str], stamps: Mapping[str, Stamp]
     ) -> tuple[Traces, list[str]]:
-        """What can be read of the files `only`, and a complaint for each that cannot."""
-        found, complaints = {}, []
+        """Return the traces in the files `only`, and a complaint for each damaged file."""
+        rows_by_field, complaints = {}, []
         for name in only:
             rows, faults = self._content(run_id, name, _parser(name, result, stamped=name in stamps), stamps)
-            found[TRACES[name]] = [] if rows is None else rows
+            rows_by_field[TRACES[name]] = [] if rows is None else rows
             complaints += faults
-        return Traces(**{"curve": [], **found}), complaints
+        return Traces(**{"curve": [], **rows_by_field}), complaints
 
     def _content(
         self, run_id: str, name: str, parse: Callable[[bytes], Any], stamps: Mapping[str, Stamp]
     ) -> tuple[Any, list[str]]:
-        """What a file of a run holds, None where there is none; and in place of a damaged one what is wrong with it."""
+        """Return the parsed content of a run's file and no complaints, or None and complaints if it is damaged.
+
+        A file that is missing and has no stamp gives None without complaints.
+        """
         written = stamps.get(name)
         try:
             path = self._run_folder(run_id, name)
             content = path.read_bytes()
-            found = parse(content)
+            parsed = parse(content)
             if written is None:
-                return found, []
+                return parsed, []
             if not (written.rows and is_empty(content)):
                 check(content, written)
-                return found, []
+                return parsed, []
             fault = f"{path} is missing or empty"
         except FileNotFoundError:
             if written is None:
@@ -322,19 +323,19 @@ class Store:
         except (OSError, ValueError) as error:
             fault = f"{path}: {error}"
         if stamps and self._stamps(run_id) != stamps:
-            return None, [f"{path.parent} is being written at this moment: try again"]
+            return None, [f"{path.parent} is being written: try again"]
         return None, [f"{fault}: {self._advice(path.parent)}"]
 
     def _advice(self, folder: Path) -> str:
-        """What helps where a file of a run is damaged."""
-        told = f"remove {folder}, and its sweep makes the run again"
-        return f"{told}, or `normexp unpack` restores it" if is_readable(self.folder / PACK) else told
+        """Return what to do about a damaged file of a run."""
+        restore = ", or restore it with `normexp unpack`" if is_readable(self.folder / PACK) else ""
+        return f"remove {folder}, then rerun the sweep{restore}"
 
     def _damaged(self, record: RunRecord, *, thoroughly: bool) -> Iterator[str]:
         stamps = self._stamps(record.run_id)
         for name, written in stamps.items():
             path = self.folder / RUNS / record.run_id / name
-            if name == WEIGHTS and not path.exists():  # a pack leaves them out
+            if name == WEIGHTS and not path.exists():  # packs leave weights out
                 continue
             try:
                 if thoroughly:
@@ -345,7 +346,7 @@ class Store:
                 yield from self._content(record.run_id, name, _parser(name, record.result), stamps)[1]
 
     def _stamps(self, run_id: str) -> dict[str, Stamp]:
-        """The stamps of a run's files; none of a run of an older version, or whose record cannot be read."""
+        """Return the stamps of a run's files; none if its record is unreadable or of an older version."""
         try:
             return stamps_from(self._run_folder(run_id, RUN).read_text("utf-8"))
         except (OSError, ValueError, NotFollowed):
@@ -358,24 +359,24 @@ class Store:
         except (FileNotFoundError, NotADirectoryError):
             raise UserError(folder_checks.no_sweep(self.folder, MANIFEST, PACK)) from None
         except (OSError, ValueError) as error:
-            advice = "" if isinstance(error, manifest.Newer) else ": run its sweep again, which writes the file anew"
+            advice = "" if isinstance(error, manifest.Newer) else ": rerun its sweep to restore the file"
             raise UserError(f"{path}: {error}{advice}") from error
 
     def exists(self) -> bool:
-        """Whether this is a results folder, or one that this user may not look into."""
+        """Return whether the folder is a sweep's; also True if it cannot be read."""
         try:
             return (self.folder / MANIFEST).is_file()
         except OSError:
             return True
 
     def ended(self) -> set[str]:
-        """Ids of all stored runs; none of a folder that this user may not look into."""
+        """Return the ids of all finished runs in the folder; none if it cannot be read."""
         with contextlib.suppress(PermissionError):
             return {path.parent.name for path in (self.folder / RUNS).glob(f"*/{RUN}")}
         return set()
 
     def _make(self) -> None:
-        """Make the folder, or refuse one with files that are not ours. Raises UserError."""
+        """Create the folder. Raises UserError if it exists and contains other files."""
         with storage_errors(self.folder, "make"):
             self.folder.mkdir(parents=True, exist_ok=True)
         if not self.ended():
@@ -388,7 +389,7 @@ class Store:
 
 
 def _parser(name: str, result: Result | None, *, stamped: bool = True) -> Callable[[bytes], Any]:
-    """What makes rows of a file of traces; of any other, its bytes. It raises ValueError."""
+    """Return a function that parses a file of traces and raises ValueError. Other files are returned as bytes."""
     if name not in TRACES:
         return bytes
 

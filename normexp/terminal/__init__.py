@@ -1,1 +1,1 @@
-"""What commands print: live views and console tables."""
+"""Terminal output: live views and tables."""

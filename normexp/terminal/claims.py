@@ -1,4 +1,4 @@
-"""Verdicts for people: a table that folds at the width of the terminal, one claim with its evidence, a summary line."""
+"""Text output of `normexp claims`: a table of verdicts, one claim with its evidence, and the vocabulary of files."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from normexp.claims.verdict_text import measured, summary
 from normexp.config.labels import listed, plural
 from normexp.terminal.console import WIDE, Encodable, ResponsiveTable, encodable, unpadded
 
-COLUMNS = (("claim", 28, None), ("verdict", 18, None), ("it says", None, 4), ("stated", None, 2), ("measured", None, 6))
-"""Heading, width and share of the rest."""
+COLUMNS = (("claim", 28, None), ("verdict", 18, None), ("text", None, 4), ("stated", None, 2), ("measured", None, 6))
+"""Heading, and either the width or the share of the remaining width."""
 NARROW_COLUMNS = (("claim", 28, None), ("", None, 1))
 NARROW = 120
-"""Columns below which a claim takes two columns, what was found below what was stated."""
+"""Terminal width below which a claim takes two columns, with the measured values below the stated ones."""
 STYLES = {
     Word.REPRODUCED: "green",
     Word.ONLY_WHEN: "yellow",
@@ -39,7 +39,7 @@ STYLES = {
 
 
 class VerdictTable:
-    """One row a claim. Where nobody looks at a screen, each is one line."""
+    """A table with one row per claim, folded at the terminal's width. If piped, each row is one line."""
 
     def __init__(self, verdicts: Sequence[Verdict]) -> None:
         self.verdicts = verdicts
@@ -59,14 +59,14 @@ class VerdictTable:
 
 
 def listing(verdicts: Sequence[Verdict], title: str) -> RenderableType:
-    """All verdicts under the file's title, and the summary."""
+    """Return the table of verdicts with the file's title and a summary."""
     return Group(Encodable(title, "bold"), VerdictTable(verdicts), Encodable(summary(verdicts)))
 
 
 def detail(verdict: Verdict, commands: Sequence[str], folder: Path) -> RenderableType:
-    """One claim: what it says, the verdict, what each setting shows, its runs in `folder`, what repeats it.
+    """Return one claim with its verdict, the findings per setting, its runs in `folder` and the commands to repeat it.
 
-    Without enough runs there is nothing to repeat: `missing` then says what to run.
+    Commands are left out if runs are missing; `missing` then says what to run.
     """
     claim = verdict.claim
     lines = [f"{claim.text}.", f"Stated: {claim.stated} (in {claim.section}; {claim.place})."]
@@ -76,9 +76,13 @@ def detail(verdict: Verdict, commands: Sequence[str], folder: Path) -> Renderabl
         parts.append(Encodable(f"{claim.citation.source}: {claim.citation.says}."))
     count = len(verdict.findings)
     for number, finding in enumerate(verdict.findings, start=1):
-        drawn = claim.kind is Kind.COMPUTE and count > 1
-        name = f"Draw {number} of {count}" if drawn else (claim.kind is Kind.SWEEP and finding.setting) or "Found"
-        parts.append(Encodable(f"{name}: {_held(finding, claim.kind)}. {finding.sentence}."))
+        repeated = claim.kind is Kind.COMPUTE and count > 1
+        name = (
+            f"Repetition {number} of {count}"
+            if repeated
+            else (claim.kind is Kind.SWEEP and finding.setting) or "Result"
+        )
+        parts.append(Encodable(f"{name}: {_result(finding, claim.kind)}. {finding.sentence}."))
     if claim.note:
         parts.append(Encodable(f"Note: {claim.note}."))
     if verdict.differs:
@@ -86,28 +90,28 @@ def detail(verdict: Verdict, commands: Sequence[str], folder: Path) -> Renderabl
     if verdict.run_ids:
         rows = tuple((run_id, finding.setting) for finding in verdict.findings for run_id in finding.run_ids)
         parts.append(ResponsiveTable(TextTable(title="Runs", header=("run", "setting"), rows=rows)))
-        parts += [Encodable("One of them:"), f"normexp explain {rows[0][0]} --out {quote(str(folder))}"]
-    parts += [Encodable("Repeat it:"), *commands] if commands and verdict.word is not Word.NOT_ENOUGH else []
+        parts += [Encodable("To see one of them:"), f"normexp explain {rows[0][0]} --out {quote(str(folder))}"]
+    parts += [Encodable("To repeat:"), *commands] if commands and verdict.word is not Word.NOT_ENOUGH else []
     return Group(*(Encodable(part, soft=True) if isinstance(part, str) else part for part in parts))
 
 
 def missing(lacking: int, needed: int, folder: Path, duration: str, command: str, *, packed_elsewhere: str) -> str:
-    """Which runs are missing, and the commands that supply them.
+    """Return how many runs are missing, and the commands that supply them.
 
-    `packed_elsewhere` is the claims file's name where the project's repository holds packed runs of it, else empty.
+    `packed_elsewhere` is the name of a claims file whose packed runs the project's repository contains, or empty.
     """
     lines = [
-        f"{folder} lacks {lacking} of the {plural(needed, 'run')} that this needs. To run them ({duration}):",
+        f"{folder} lacks {lacking} of {plural(needed, 'required run')}. To run them ({duration}):",
         command,
     ]
     if packed_elsewhere:
-        source = f"the results/{packed_elsewhere} folder of normexp's repository, which holds packed runs,"
+        source = f"results/{packed_elsewhere} of normexp's repository, which contains packed runs,"
         lines.append(f"Or copy {source} to {folder}. Then repeat this command.")
     return "\n".join(lines)
 
 
 def as_data(file: ClaimFile, verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """What `normexp claims --json` prints."""
+    """Return the data that `normexp claims --json` prints."""
     counts = Counter(str(verdict.word) for verdict in verdicts)
     claims = [_claim_data(verdict) for verdict in verdicts]
     return {"schema": 1, "file": str(file.path), "title": file.title, "verdicts": dict(counts), "claims": claims}
@@ -115,14 +119,15 @@ def as_data(file: ClaimFile, verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
 def _claim_data(verdict: Verdict) -> dict[str, Any]:
     claim = verdict.claim
-    told = {name: getattr(claim, name) for name in ("id", "section", "kind", "text", "stated")}
+    statement = {name: getattr(claim, name) for name in ("id", "section", "kind", "text", "stated")}
     judged = {"verdict": verdict.word, "when": verdict.when, "quick": verdict.quick and claim.kind is Kind.SWEEP}
     expected = {"expected": claim.expected, "differs": verdict.differs}
-    return told | judged | expected | {"findings": verdict.findings, "citation": claim.citation, "note": claim.note}
+    evidence = {"findings": verdict.findings, "citation": claim.citation, "note": claim.note}
+    return statement | judged | expected | evidence
 
 
 def vocabulary() -> RenderableType:
-    """What a claims file may name: checks with their parameters, measures, calculations."""
+    """Return tables of the checks with their parameters, the measures and the calculations of claims files."""
     checks = tuple(
         (name, ", ".join(f"[{part}]" if part in row.optional else part for part in row.takes), row.help)
         for name, row in CHECKS.items()
@@ -131,29 +136,29 @@ def vocabulary() -> RenderableType:
     measures = tuple((name, measure.help) for name, measure in MEASURES.items())
     computed = tuple((name, _figures(row.figures), row.help) for name, row in COMPUTED.items())
     tables = (
-        TextTable(title="Checks of stored runs", header=("check", "with", "it holds where"), rows=checks),
-        TextTable(title="Their parameters", header=("parameter", "takes"), rows=takes),
-        TextTable(title=f"Measures, beside {listed(OF_ROW)}", header=("measure", "it is"), rows=measures),
-        TextTable(title="Calculations", header=("check", "figures", "it holds where"), rows=computed),
+        TextTable(title="Checks of stored runs", header=("check", "parameters", "holds if"), rows=checks),
+        TextTable(title="Parameters of checks", header=("parameter", "value"), rows=takes),
+        TextTable(title=f"Measures, in addition to {listed(OF_ROW)}", header=("measure", "meaning"), rows=measures),
+        TextTable(title="Calculations", header=("check", "figures", "holds if"), rows=computed),
     )
     return Group(*map(ResponsiveTable, tables))
 
 
 def _figures(count: int | None) -> str:
-    return "some" if count is None else str(count or "")
+    return "any" if count is None else str(count or "")
 
 
-def _held(finding: Finding, kind: Kind) -> str:
+def _result(finding: Finding, kind: Kind) -> str:
     if finding.holds is None:
         return "not enough runs"
-    told = f"it {'holds' if finding.holds else 'does not hold'}"
+    words = "holds" if finding.holds else "does not hold"
     if kind is Kind.COMPUTE:
-        return f"it holds only when {finding.setting}" if finding.word is Word.ONLY_WHEN else told
-    return f"{told}, {plural(finding.seeds, 'seed')} a cell"
+        return f"holds only when {finding.setting}" if finding.word is Word.ONLY_WHEN else words
+    return f"{words}, {plural(finding.seeds, 'seed')} per cell"
 
 
 def _broken(claim_id: str) -> str:
-    """An id on two lines, broken at its last dot."""
+    """Break a claim id at its last dot into two lines."""
     head, dot, tail = claim_id.rpartition(".")
     return f"{head}{dot}\n{tail}" if dot else tail
 
@@ -171,9 +176,6 @@ def _wide_row(verdict: Verdict, *, broken: bool) -> list[tuple[str, str]]:
 
 def _narrow_row(verdict: Verdict) -> list[tuple[str, str]]:
     claim = verdict.claim
-    said = f"{claim.text}.\nStated: {claim.stated}.\n{_found(verdict)}: {measured(verdict)}.\n"
-    return [(f"{_broken(claim.id)}\n{verdict.text}", STYLES[verdict.word]), (said, "")]
-
-
-def _found(verdict: Verdict) -> str:
-    return "Source" if verdict.claim.kind is Kind.CITED else "Measured"
+    evidence = "Source" if claim.kind is Kind.CITED else "Measured"
+    text = f"{claim.text}.\nStated: {claim.stated}.\n{evidence}: {measured(verdict)}.\n"
+    return [(f"{_broken(claim.id)}\n{verdict.text}", STYLES[verdict.word]), (text, "")]

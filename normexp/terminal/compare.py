@@ -1,7 +1,4 @@
-"""Two runs compared: configs, outcomes, losses, and the first step at which their curves part.
-
-A comparison of two sweeps for people: tables, and what they come to in a few sentences.
-"""
+"""Text output of `normexp compare`, for two sweeps and for two runs; the comparison of two runs is made here."""
 
 from __future__ import annotations
 
@@ -27,29 +24,34 @@ from normexp.terminal.console import Encodable, ResponsiveTable
 
 SHOWN_VALUES = 8
 SHOWN_POINTS = 5
+LOSSES = ("train_loss", "val_loss")
+MEASURED = ("train_loss", "grad_norm", "val_loss")
+"""Compared columns of a curve. The learning rate follows from the config."""
+APART = 0.01
+"""Relative difference from which two losses count as different."""
 
 
-def comparison(found: Comparison) -> RenderableType:
-    """What differs between two sweeps: keys, outcomes, losses, environments, and the whole in sentences."""
-    a, b = names(found.a.name, found.b.name, found.a.folder, found.b.folder)
+def comparison(sweeps: Comparison) -> RenderableType:
+    """Return the differences between two sweeps: keys, outcomes, losses, environments, and a summary."""
+    a, b = names(sweeps.a.name, sweeps.b.name, sweeps.a.folder, sweeps.b.folder)
     parts: list[RenderableType] = [Encodable(f"{a} (A) against {b} (B)", "bold")]
-    tables = [differing("Keys that differ", "key", found.keys)]
-    if found.pairing.pairs:
-        tables += [_changes(found), _cells(found)]
-    tables.append(differing("Made with", "", found.environment))
+    tables = [differing("Keys that differ", "key", sweeps.keys)]
+    if sweeps.pairing.pairs:
+        tables += [_changes(sweeps), _cells(sweeps)]
+    tables.append(differing("Environment", "", sweeps.environment))
     parts += [ResponsiveTable(table) for table in tables if table.rows]
-    return Group(*parts, *(Encodable(sentence) for sentence in sentences(found)))
+    return Group(*parts, *(Encodable(sentence) for sentence in sentences(sweeps)))
 
 
 def names(a: str, b: str, a_folder: str, b_folder: str) -> tuple[str, str]:
-    """What two sides are called: by their names, or, where these are one, by their folders."""
+    """Return the names of two sides, or their folders if the names are equal."""
     return (a, b) if a != b else (a_folder, b_folder)
 
 
-def differing(title: str, name: str, found: Sequence[Differing]) -> TextTable:
-    """What differs, a line each, with the values of either side."""
-    labels = Labels(lambda key: [value for item in found if item.name == key for value in (*item.a, *item.b)])
-    rows = tuple((item.name, *(_values(item.name, side, labels) for side in (item.a, item.b))) for item in found)
+def differing(title: str, name: str, items: Sequence[Differing]) -> TextTable:
+    """Return a table with one row per item that differs and its values on both sides."""
+    labels = Labels(lambda key: [value for item in items if item.name == key for value in (*item.a, *item.b)])
+    rows = tuple((item.name, *(_values(item.name, side, labels) for side in (item.a, item.b))) for item in items)
     return TextTable(title=title, header=(name, "A", "B"), rows=rows)
 
 
@@ -59,43 +61,41 @@ def _values(key: str, values: Sequence[Value], labels: Labels) -> str:
     return ", ".join(texts) + (f" and {more} more" if more else "")
 
 
-def _changes(found: Comparison) -> TextTable:
-    labels = found.labels
-    rows = tuple((change.a, change.b, str(len(change.pairs)), _points(change, labels)) for change in found.changes)
-    return TextTable(title="Outcomes", header=("A", "B", "pairs", "which, where they differ"), rows=rows)
+def _changes(sweeps: Comparison) -> TextTable:
+    labels = sweeps.labels
+    rows = tuple((change.a, change.b, str(len(change.pairs)), _points(change, labels)) for change in sweeps.changes)
+    return TextTable(title="Outcomes", header=("A", "B", "pairs", "changed configs"), rows=rows)
 
 
 def _points(change: Change, labels: Labels) -> str:
-    """The points whose outcome changed, the first of them by name."""
+    """Return the first points whose outcome changed, and how many more there are."""
     if change.a == change.b:
         return ""
-    named = [_named(pair.of_points, labels) for pair in change.pairs]
-    return "; ".join(at_most(named, SHOWN_POINTS))
+    texts = [_pair_text(pair.of_points, labels) for pair in change.pairs]
+    return "; ".join(at_most(texts, SHOWN_POINTS))
 
 
-def _named(places: Sequence[Pair], labels: Labels) -> str:
-    """`lr 0.003, seed 0, norm ln → rms`: where both agree, and what each has instead."""
-    return ", ".join(
-        filter(None, [joined_text([place.where for place in places], labels), _replacement(places, labels)])
-    )
+def _pair_text(pairs: Sequence[Pair], labels: Labels) -> str:
+    """Return `lr 0.003, seed 0, norm ln → rms`: the values that both sides share, then those that differ."""
+    return ", ".join(filter(None, [joined_text([pair.where for pair in pairs], labels), _replacement(pairs, labels)]))
 
 
-def _replacement(places: Sequence[Pair], labels: Labels) -> str:
-    before, after = (joined_values(values, labels) for values in _sides(places))
+def _replacement(pairs: Sequence[Pair], labels: Labels) -> str:
+    before, after = (joined_values(values, labels) for values in _sides(pairs))
     return ", ".join(f"{key} {before[key]} → {after[key]}" for key in before)
 
 
-def _sides(places: Sequence[Pair]) -> tuple[list[Values], list[Values]]:
-    return [place.before for place in places], [place.after for place in places]
+def _sides(pairs: Sequence[Pair]) -> tuple[list[Values], list[Values]]:
+    return [pair.before for pair in pairs], [pair.after for pair in pairs]
 
 
-def _cells(found: Comparison) -> TextTable:
-    cells, labels = found.cells, found.labels
-    wheres = [joined_values([place.where for place in cell.places], labels) for cell in cells]
-    keys = [key for key in found.pairing.matched if key != SEED and len({where[key] for where in wheres}) > 1]
+def _cells(sweeps: Comparison) -> TextTable:
+    cells, labels = sweeps.cells, sweeps.labels
+    wheres = [joined_values([pair.where for pair in cell.places], labels) for cell in cells]
+    keys = [key for key in sweeps.pairing.matched if key != SEED and len({where[key] for where in wheres}) > 1]
     replaced = [_replacement(cell.places, labels) for cell in cells]
     several = len(set(replaced)) > 1
-    header = (*keys, *(["A → B"] if several else []), "A", "B", "B - A (95 % interval)", "pairs")
+    header = (*keys, *(["A → B"] if several else []), "A", "B", "B - A (95 % CI)", "pairs")
     rows = tuple(
         (
             *(where[key] for key in keys),
@@ -111,7 +111,7 @@ def _cells(found: Comparison) -> TextTable:
         title="Final validation loss in nats",
         header=header,
         rows=rows,
-        note="B - A: the mean over pairs of one seed, of which both survived; the interval is a t-interval.",
+        note="B - A: mean paired difference over seeds in which both runs stayed finite, with its 95 % t-interval.",
     )
 
 
@@ -119,9 +119,9 @@ def _difference(cell: CellDifference) -> str:
     if cell.same_runs:
         return "the same runs"
     if not cell.same_task:
-        return "other tasks"
+        return "different tasks"
     if cell.mean is None:
-        return "no pair survived"
+        return "no finite pair"
     if cell.low is None or cell.high is None:
         return _signed(cell.mean)
     return f"{_signed(cell.mean)} ({_signed(cell.low)} to {_signed(cell.high)})"
@@ -131,64 +131,59 @@ def _signed(number: float) -> str:
     return ("+" if number > 0 else "") + loss_text(number)
 
 
-def sentences(found: Comparison) -> list[str]:
-    """How many runs pair, how many outcomes changed, and in how many cells which side is lower; each run pair once."""
-    pairs = found.pairing
+def sentences(sweeps: Comparison) -> list[str]:
+    """Return a summary: paired runs, changed outcomes, and in how many cells which side has the lower loss."""
+    pairs = sweeps.pairing
     unpaired = _unpaired(pairs.only_a, "A") + _unpaired(pairs.only_b, "B")
     if not pairs.pairs:
-        return [f"Nothing to pair: no point of A and of B agrees on {_listed(pairs.matched)}{''.join(unpaired)}."]
-    runs, points = len(pairs.pairs), plural(len(pairs.of_points), "pair")
-    answer = f"answer{'s' * (runs == 1)} {points} of points"
-    paired = f"{points} of points" if points == plural(runs, "pair") else f"{plural(runs, 'pair')} of runs {answer}"
-    told = [f"{paired}{''.join(unpaired)}."]
-    ours, theirs = (len({ids[side] for ids in (pair.run_ids for pair in pairs.pairs)}) for side in (0, 1))
-    if min(ours, theirs) < runs:
-        told.append(
-            f"They are of {plural(ours, 'run')} of A and {theirs} of B: pairs that share a run are not independent."
+        keys = ", ".join(key for key in pairs.matched if key != "label")
+        return [f"Nothing to pair: no configs of A and B agree on {keys}{''.join(unpaired)}."]
+    runs, points = len(pairs.pairs), len(pairs.of_points)
+    paired = f"{plural(runs, 'pair')} of runs"
+    if points != runs:
+        paired += f" for {plural(points, 'pair')} of configs"
+    lines = [f"{paired}{''.join(unpaired)}."]
+    runs_a, runs_b = (len({pair.run_ids[side] for pair in pairs.pairs}) for side in (0, 1))
+    if min(runs_a, runs_b) < runs:
+        lines.append(
+            f"The pairs are not independent: they share runs ({plural(runs_a, 'run')} of A and {runs_b} of B)."
         )
-    ended = [change for change in found.changes if PENDING not in (change.a, change.b)]
+    ended = [change for change in sweeps.changes if PENDING not in (change.a, change.b)]
     changed = sum(len(change.pairs) for change in ended if change.a != change.b)
     both = sum(len(change.pairs) for change in ended)
-    open_ = runs - both - found.same
-    waits = f"; {open_} more {'has' if open_ == 1 else 'have'} a side that is pending" if open_ else ""
-    same = f"; {found.same} more {'is' if found.same == 1 else 'are'} one run on both sides" if found.same else ""
-    told.append(f"Outcomes: {changed} of {both} differ{waits}{same}.")
-    measured = [cell for cell in found.cells if cell.low is not None and not cell.same_runs]
+    unfinished = runs - both - sweeps.same
+    pending = f"; {unfinished} more {'has' if unfinished == 1 else 'have'} a pending side" if unfinished else ""
+    same = (
+        f"; {sweeps.same} more {'is' if sweeps.same == 1 else 'are'} the same run on both sides" if sweeps.same else ""
+    )
+    lines.append(f"Outcomes: {changed} of {both} differ{pending}{same}.")
+    measured = [cell for cell in sweeps.cells if cell.low is not None and not cell.same_runs]
     if measured:
         lower, higher = [c for c in measured if (c.mean or 0) < 0], [c for c in measured if (c.mean or 0) > 0]
-        told.append(
-            f"Of {plural(len(measured), 'cell')} with two pairs or more, B is lower in {len(lower)} "
-            f"(significantly in {_clear(lower)}) and higher in {len(higher)} (significantly in {_clear(higher)}); "
-            "significant: the 95 % interval excludes 0, which one in twenty does by chance."
+        lines.append(
+            f"In {plural(len(measured), 'cell')} with two or more pairs, B is lower in {len(lower)} "
+            f"(significantly in {_significant(lower)}) and higher in {len(higher)} "
+            f"(significantly in {_significant(higher)}). Significant: the 95 % CI excludes 0, which happens by chance "
+            "in 1 of 20 cells."
         )
-    return told if found.keys else ["Both have the same keys.", *told]
+    return lines if sweeps.keys else ["Both have the same keys.", *lines]
 
 
-def _clear(cells: Sequence[CellDifference]) -> int:
+def _significant(cells: Sequence[CellDifference]) -> int:
     return sum(cell.clear for cell in cells)
 
 
 def _unpaired(points: Iterable[Point], name: str) -> list[str]:
     count = len(list(points))
-    return [f"; {plural(count, 'point')} of {name} found none"] if count else []
-
-
-def _listed(keys: Sequence[str]) -> str:
-    return ", ".join(key for key in keys if key != "label")
-
-
-LOSSES = ("train_loss", "val_loss")
-MEASURED = ("train_loss", "grad_norm", "val_loss")
-"""What is compared of a curve: the rate follows from the config."""
-APART = 0.01
-"""Relative difference of losses that shows in a figure."""
+    return [f"; {plural(count, 'config')} of {name} without a partner"] if count else []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parting:
-    """Where two curves part: the first `step` of any difference, in `column`, and the first with losses 1 % `apart`.
+    """Where two curves over `steps` common steps diverge from each other.
 
-    None: they agree over all the `steps` that both have.
+    `step` is the first step with any difference, in `column`, with the values `a` and `b`. `apart` is the first step
+    with losses 1 % apart. Both are None without such a step.
     """
 
     steps: int
@@ -201,7 +196,7 @@ class Parting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunComparison:
-    """Two runs, with what differs of their keys and environments; `curves` is None where either stored no curve."""
+    """Two runs, with their differing keys and environments; `curves` is None if a curve is missing."""
 
     a: RunRecord
     b: RunRecord
@@ -211,77 +206,79 @@ class RunComparison:
 
     @property
     def difference(self) -> float | None:
-        """Final validation loss of b less that of a, in nats; None where one has none, or the tasks are two."""
-        one, other = self.a.result, self.b.result
-        if one is None or other is None or one.final_val_loss is None or other.final_val_loss is None:
+        """Final validation loss of b minus that of a, in nats; None if one is missing or the tasks differ."""
+        a, b = self.a.result, self.b.result
+        if a is None or b is None or a.final_val_loss is None or b.final_val_loss is None:
             return None
-        return other.final_val_loss - one.final_val_loss if one.losses.agrees(other.losses) else None
+        return b.final_val_loss - a.final_val_loss if a.losses.agrees(b.losses) else None
 
 
 def compare(a: RunRecord, b: RunRecord) -> RunComparison:
     """Compare two records with their traces."""
     keys = ((name, getattr(a.config, name), getattr(b.config, name)) for name in KEYS)
     names = dict.fromkeys([*a.made_with, *b.made_with])
-    made = ((name, a.made_with.get(name, "unknown"), b.made_with.get(name, "unknown")) for name in names)
+    versions = ((name, a.made_with.get(name, "unknown"), b.made_with.get(name, "unknown")) for name in names)
     return RunComparison(
         a=a,
         b=b,
-        keys=tuple(Differing(name=name, a=(ours,), b=(theirs,)) for name, ours, theirs in keys if ours != theirs),
-        environment=tuple(
-            Differing(name=name, a=(ours,), b=(theirs,)) for name, ours, theirs in made if ours != theirs
-        ),
+        keys=_differing_items(keys),
+        environment=_differing_items(versions),
         curves=parting(a.traces.curve, b.traces.curve) if a.traces and b.traces else None,
     )
 
 
+def _differing_items(items: Iterable[tuple[str, Value, Value]]) -> tuple[Differing, ...]:
+    return tuple(Differing(name=name, a=(in_a,), b=(in_b,)) for name, in_a, in_b in items if in_a != in_b)
+
+
 def parting(a: Sequence[CurveRow], b: Sequence[CurveRow]) -> Parting | None:
-    """Where two curves part, to the last bit; what one of them did not measure is left out. None without a curve."""
+    """Compare two curves bit by bit, without values that one of them did not measure. Return None without a curve."""
     rows = list(zip(a, b, strict=False))
     if not rows:
         return None
     steps = rows[-1][0].step
-    found = first_difference(a, b, columns=MEASURED, one_lacks=MEASURED, other_lacks=MEASURED)
-    if found is None or not found.column:
+    first = first_difference(a, b, columns=MEASURED, one_lacks=MEASURED, other_lacks=MEASURED)
+    if first is None or not first.column:
         return Parting(steps=steps, step=None)
-    apart = next((one.step for one, other in rows if _losses_apart(one, other)), None)
-    return Parting(steps=steps, step=found.step, column=found.column, a=found.one, b=found.other, apart=apart)
+    apart = next((row_a.step for row_a, row_b in rows if _losses_apart(row_a, row_b)), None)
+    return Parting(steps=steps, step=first.step, column=first.column, a=first.one, b=first.other, apart=apart)
 
 
-def _losses_apart(one: CurveRow, other: CurveRow) -> bool:
-    pairs = [(getattr(one, column), getattr(other, column)) for column in LOSSES]
+def _losses_apart(a: CurveRow, b: CurveRow) -> bool:
+    pairs = [(getattr(a, column), getattr(b, column)) for column in LOSSES]
     known = [pair for pair in pairs if None not in pair and repr(pair[0]) != repr(pair[1])]
     return any(not math.isclose(*pair, rel_tol=APART) for pair in known)
 
 
-def run_comparison(found: RunComparison) -> RenderableType:
-    """What differs between two runs, for people."""
+def run_comparison(runs: RunComparison) -> RenderableType:
+    """Return the differences between two runs as tables and sentences."""
     tables = [
-        differing("Keys that differ", "key", found.keys),
-        _results(found),
-        differing("Made with", "", found.environment),
+        differing("Keys that differ", "key", runs.keys),
+        _results(runs),
+        differing("Environment", "", runs.environment),
     ]
-    title = f"{found.a.run_id} (A) against {found.b.run_id} (B)"
+    title = f"{runs.a.run_id} (A) against {runs.b.run_id} (B)"
     shown = [ResponsiveTable(table) for table in tables if table.rows]
-    return Group(Encodable(title, "bold"), *shown, *map(Encodable, run_sentences(found)))
+    return Group(Encodable(title, "bold"), *shown, *map(Encodable, run_sentences(runs)))
 
 
-def _results(found: RunComparison) -> TextTable:
+def _results(runs: RunComparison) -> TextTable:
     rows = [
-        ("result", found.a.result_word, found.b.result_word),
-        ("rule", *(record.verdict.rule if record.verdict else record.error or "" for record in (found.a, found.b))),
-        *((name, *map(_loss_text, pair)) for name, pair in _losses(found).items()),
+        ("result", runs.a.result_word, runs.b.result_word),
+        ("rule", *(record.verdict.rule if record.verdict else record.error or "" for record in (runs.a, runs.b))),
+        *((name, *map(_loss_text, pair)) for name, pair in _losses(runs).items()),
     ]
     return TextTable(title="Results; losses in nats", header=("", "A", "B"), rows=tuple(rows))
 
 
 def _loss_text(loss: float | None) -> str:
-    """Nothing for a loss that was not measured; `nan` for one that was NaN."""
+    """Return an empty text for a loss that was not measured, `nan` for NaN."""
     return "" if loss is None else "nan" if math.isnan(loss) else loss_text(loss)
 
 
-def _losses(found: RunComparison) -> dict[str, tuple[float | None, float | None]]:
-    one, other = _numbers(found.a), _numbers(found.b)
-    return {name: (one.get(name), other.get(name)) for name in dict.fromkeys([*one, *other])}
+def _losses(runs: RunComparison) -> dict[str, tuple[float | None, float | None]]:
+    a, b = _numbers(runs.a), _numbers(runs.b)
+    return {name: (a.get(name), b.get(name)) for name in dict.fromkeys([*a, *b])}
 
 
 def _numbers(record: RunRecord) -> dict[str, float]:
@@ -299,31 +296,31 @@ def _numbers(record: RunRecord) -> dict[str, float]:
     return known
 
 
-def run_sentences(found: RunComparison) -> list[str]:
-    """The difference of the final losses, and where the curves part."""
-    told = ["Both have the same keys."] if not found.keys else []
-    if found.difference is not None and math.isfinite(found.difference):
-        told.append(f"Final loss, B - A: {'+' * (found.difference > 0)}{loss_text(found.difference)}.")
-    curves = found.curves
+def run_sentences(runs: RunComparison) -> list[str]:
+    """Return sentences on the difference of the final losses and the first difference of the curves."""
+    lines = ["Both have the same keys."] if not runs.keys else []
+    if runs.difference is not None and math.isfinite(runs.difference):
+        lines.append(f"Final loss, B - A: {'+' * (runs.difference > 0)}{loss_text(runs.difference)}.")
+    curves = runs.curves
     if curves is None:
-        return [*told, "One of them has no curve to compare."]
+        return [*lines, "The curves cannot be compared: one of the runs has none."]
     if curves.step is None:
-        return [*told, f"Their curves are the same, bit by bit, over {curves.steps} steps."]
-    apart = f"are 1 % apart at step {curves.apart}" if curves.apart is not None else "stay within 1 %"
+        return [*lines, f"The curves are bit-identical over {curves.steps} steps."]
+    apart = f"differ by more than 1 % from step {curves.apart}" if curves.apart is not None else "stay within 1 %"
     values = f"{curves.column} {curves.a!r} and {curves.b!r}"
-    return [*told, f"Their curves part at step {curves.step} ({values}); their losses {apart}."]
+    return [*lines, f"The curves first differ at step {curves.step} ({values}); the losses {apart}."]
 
 
-def as_data(found: RunComparison) -> dict[str, Any]:
-    """What `normexp compare --json` prints of two runs."""
-    curves = found.curves
+def as_data(runs: RunComparison) -> dict[str, Any]:
+    """Return the data that `normexp compare --json` prints for two runs."""
+    curves = runs.curves
     return {
         "schema": 1,
         "kind": "runs",
-        "a": _run_data(found.a),
-        "b": _run_data(found.b),
-        "keys": [{"key": item.name, "a": item.a[0], "b": item.b[0]} for item in found.keys],
-        "difference": {"final_val_loss": found.difference},
+        "a": _run_data(runs.a),
+        "b": _run_data(runs.b),
+        "keys": [{"key": item.name, "a": item.a[0], "b": item.b[0]} for item in runs.keys],
+        "difference": {"final_val_loss": runs.difference},
         "curves": curves
         and {
             "steps": curves.steps,
@@ -333,7 +330,7 @@ def as_data(found: RunComparison) -> dict[str, Any]:
             "b": curves.b,
             "losses_1_percent_apart": curves.apart,
         },
-        "environment": [{"name": item.name, "a": item.a[0], "b": item.b[0]} for item in found.environment],
+        "environment": [{"name": item.name, "a": item.a[0], "b": item.b[0]} for item in runs.environment],
     }
 
 

@@ -1,4 +1,4 @@
-"""Text tables on a terminal or in a pipe: never cut, and never more than the output can encode."""
+"""Text tables for terminals and pipes. Nothing is cropped, and only characters that the output can encode are used."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from normexp.report.contents import Report
 
 WIDE = 10_000
-"""Columns where nobody looks at a screen: one line a row, however long."""
+"""Width of output that is not a terminal: one line per row, however long."""
 
 PLAIN = str.maketrans({"±": "+/-", "–": "-", "—": "-", "×": "x", "…": "..."})
 
 
 class ResponsiveTable:
-    """A text table, in columns where they fit the width, else record by record; or `narrow` where only that fits."""
+    """A text table in columns, or record by record if they do not fit. `narrow` is tried if `table` does not fit."""
 
     def __init__(self, table: TextTable, narrow: TextTable | None = None) -> None:
         self.table, self.narrow = table, narrow
@@ -49,10 +49,10 @@ class ResponsiveTable:
 
 
 class Encodable:
-    """A paragraph in characters that the output has, folded at the width however it is printed.
+    """A paragraph in characters that the output can encode, folded at its width.
 
-    With `soft`, lines stay whole, to be copied: printed with soft_wrap (as `output` does), the terminal wraps them.
-    Printed without, rich would crop them, so they are folded.
+    With `soft`, lines are not folded, so that they can be copied: the terminal wraps them. This needs a console with
+    soft_wrap, such as `output`; on others, lines are folded, since rich would crop them.
     """
 
     def __init__(self, text: str, style: str = "", *, soft: bool = False) -> None:
@@ -66,7 +66,7 @@ class Encodable:
 
 
 def console(report: Report) -> RenderableType:
-    """A report for people: title, pivots, cells (where there is no pivot), reference losses, warnings, conclusion."""
+    """Return a report as text: title, pivots or else cells, reference losses, warnings, conclusion."""
     parts: list[RenderableType] = [Encodable(report.plan.title or report.plan.name, "bold")]
     tables: Sequence[TextTable] = report.pivots or [cell_table(report.plan, report.summary)]
     parts += [ResponsiveTable(table) for table in tables]
@@ -78,9 +78,9 @@ def console(report: Report) -> RenderableType:
 
 
 def output(file: TextIO | None = None) -> Console:
-    """A console for results (standard output by default): as wide as the terminal, or unbounded where it is none.
+    """Return a console for results, by default on standard output, without a width limit if it is not a terminal.
 
-    It crops nothing, and what has no wrapping of its own (a plain str) it leaves to the terminal to wrap.
+    It crops nothing. The terminal wraps plain strings.
     """
     stream = sys.stdout if file is None else file
     terminal = Console(file=stream).is_terminal
@@ -89,7 +89,7 @@ def output(file: TextIO | None = None) -> Console:
 
 
 def encodable(text: str, encoding: str) -> str:
-    """The text without control characters and with what the encoding lacks replaced, by look-alikes where possible."""
+    """Return the text without control characters. Characters that the encoding lacks are replaced by similar ones."""
     text = shown(text)
     try:
         text.encode(encoding)
@@ -99,12 +99,12 @@ def encodable(text: str, encoding: str) -> str:
 
 
 def _text(text: str, options: ConsoleOptions, style: str = "") -> Text:
-    """Folded even where options say no_wrap: rich would cut what is neither wrapped nor ignored."""
+    """Return text that is folded even if the options say no_wrap. Otherwise, rich would crop it."""
     return Text(encodable(text, options.encoding), style=style, overflow="fold", no_wrap=False)
 
 
 def unpadded(table: Table, console: Console, options: ConsoleOptions) -> Iterator[RenderableType | Segment]:
-    """A table as it is on a terminal; elsewhere, where it has no styles, without the blanks at the ends of its rows."""
+    """Yield a table, without trailing blanks if the output is not a terminal."""
     if console.is_terminal:
         yield table
         return
@@ -127,5 +127,5 @@ def _columns(table: TextTable, options: ConsoleOptions) -> Table:
 
 def _by_record(table: TextTable, options: ConsoleOptions) -> Iterator[Text]:
     for row in table.rows:
-        told = [f"{name}: {cell}" for name, cell in zip(table.header, row, strict=True) if cell]
-        yield _text("\n".join(told) + "\n", options)
+        lines = [f"{name}: {cell}" for name, cell in zip(table.header, row, strict=True) if cell]
+        yield _text("\n".join(lines) + "\n", options)

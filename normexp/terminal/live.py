@@ -1,12 +1,7 @@
-"""Networks side by side as they train: loss, the stream's size by layer as bars that grow, and the moment of death.
+"""The live view of a sweep on a terminal, and one plain line per finished run elsewhere.
 
-Numbers as bars of characters: a curve in one line, and a length in eighths of a character.
-
-Where a sweep stands, as its events tell.
-
-The runs under way, a line each, as much of it as the terminal is wide.
-
-A sweep as it runs: a live view on a terminal, and a plain line a run elsewhere.
+`Tally` follows the events of the sweep and estimates the time left. `View` shows one line per active run;
+`CollapseView` shows networks side by side, with the RMS of the residual stream by layer as bars.
 """
 
 from __future__ import annotations
@@ -41,18 +36,55 @@ LEVELS = "▁▂▃▄▅▆▇█"
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 ASCII_LEVELS = "_.-=+*%#"
 BROKEN = "!"
-"""Stands where a number is not finite."""
+"""Shown in place of a non-finite number."""
+MOST_LOSSES = 512
+EVIDENCE_SECONDS = 3.0
+"""Seconds of training, summed over runs, before the time left is estimated."""
+CURVE = 16
+"""Characters of a loss curve."""
+QUIETEST, LOUDEST = 0.1, 1e5
+"""RMS of the residual stream at the ends of the scale of one-line bars."""
+LEAST_NAME = 18
+WIDTHS = {"grad": 72, "curve": 56, "loss": 36, "layers": 130}
+"""Terminal width in columns from which each part of a line is shown."""
+HEARTBEAT_SECONDS = 60.0
+"""Time between progress lines when there is no live view."""
+SILENT_SECONDS = 300.0
+"""A run without a step for this long is reported: it may hang."""
+LOOK_SECONDS = 5.0
+BAR_FROM = 48
+"""Terminal width in columns from which the progress bar is shown."""
+STYLES: Mapping[str, str] = {
+    Outcome.LEARNED: "green",
+    Outcome.PLATEAU: "yellow",
+    Outcome.UNSETTLED: "magenta",
+    Outcome.DIVERGED: "magenta",
+    Outcome.NONFINITE: "red",
+}
+"""Styles of outcomes. Runs without an outcome are shown in reverse."""
+HOLD_SECONDS = 4.0
+"""How long a network that became non-finite stays in view while the next one trains."""
+NARROWEST = 18
+"""Smallest column width in characters. Below it, networks are shown as lines."""
+NONFINITE = "non-finite"
+LEGEND = "RMS of the residual stream by layer, 0.1 to 1e10; LM head at the top"
+LOUDEST_BAR = 1e10
+"""RMS of the longest bar in a column."""
+AROUND = 11
+"""Lines of the screen that do not show layers."""
+SIZES = ((1e2, "green"), (1e4, "yellow"), (math.inf, "red"))
+"""Colours of bars by the largest RMS that has them."""
 
 
 def drawable(encoding: str) -> bool:
-    """Whether an output has the block characters."""
+    """Return whether an output encoding has block characters."""
     return encoding.lower().startswith("utf")
 
 
 def sparkline(values: Sequence[float], width: int, *, unicode: bool = True) -> str:
-    """A curve in at most `width` characters, from its own lowest to its highest; each tells the mean of its part.
+    """Return a curve of at most `width` characters, scaled to its range. Each character shows the mean of its part.
 
-    Positive numbers that span more than two powers of ten are told by their logarithms.
+    Positive values that span more than two powers of ten are drawn on a logarithmic scale.
     """
     if not values or width < 1:
         return ""
@@ -68,12 +100,12 @@ def sparkline(values: Sequence[float], width: int, *, unicode: bool = True) -> s
 
 
 def levels(values: Sequence[float], low: float, high: float) -> str:
-    """One character for each, on a logarithmic scale from `low` to `high`."""
+    """Return one character per value, on a logarithmic scale from `low` to `high`."""
     return "".join(_level(_share(value, low, high)) for value in values)
 
 
 def bar(value: float, low: float, high: float, width: int, *, unicode: bool = True) -> str:
-    """A bar of up to `width` characters, on a logarithmic scale from `low` to `high`; all `!` if it is not finite."""
+    """Return a bar of up to `width` characters on a logarithmic scale, or all `!` for a non-finite value."""
     share = _share(value, low, high)
     if math.isnan(share):
         return BROKEN * width
@@ -89,7 +121,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _share(value: float, low: float, high: float) -> float:
-    """Where a number lies between `low` (0) and `high` (1) by its logarithm; NaN if it is not finite."""
+    """Return the logarithmic position of a value between `low` (0) and `high` (1); NaN if it is not finite."""
     if not math.isfinite(value):
         return math.nan
     return math.log(max(value, low) / low) / math.log(high / low)
@@ -102,51 +134,47 @@ def _level(share: float, *, unicode: bool = True) -> str:
     return shown[min(len(shown) - 1, max(0, int(share * len(shown))))]
 
 
-MOST_LOSSES = 512
-EVIDENCE_SECONDS = 3.0
-"""Seconds of training, of all runs together, before anything is said of those to come."""
-
-
 @dataclass
 class Running:
-    """A run under way, as last heard of."""
+    """The state of an active run at its last event. Times are monotonic seconds."""
 
     started: float
     heard: float
+    """Time of the last event."""
     step: int = 0
     measured: float = math.nan
-    """When its first step was heard of, `from_step`: what came before says nothing of how fast it is."""
+    """Time of the first reported step, `from_step`. The time before it says nothing about the speed."""
     from_step: int = 0
     prompt: bool = False
-    """Whether the workers were there when it began: the first runs wait for them."""
+    """Whether workers were running when it started. The first runs wait for them."""
     loss: float = math.nan
     grad_norm: float = math.nan
     rms_by_layer: tuple[float, ...] = ()
     losses: list[float] = field(default_factory=list)
-    """By the steps heard of; every other one is let go where they are many."""
+    """Losses of reported steps, thinned out by half whenever there are more than `MOST_LOSSES`."""
 
     @property
     def broke(self) -> bool:
-        """Whether its last step was not finite: its death is being replayed."""
+        """Whether the last step was non-finite. Such a run is replayed to find the first non-finite tensor."""
         return self.step > 0 and not (math.isfinite(self.loss) and math.isfinite(self.grad_norm))
 
 
 @dataclass
 class Tally:
-    """Where a sweep stands, updated by its events."""
+    """The state of a sweep, updated by events."""
 
     todo: Sequence[RunConfig] = ()
     started: float = field(default_factory=time.monotonic)
     running: dict[str, Running] = field(default_factory=dict)
     finished: list[RunRecord] = field(default_factory=list)
     _spans: list[tuple[float, float]] = field(default_factory=list)
-    """Seconds that a finished run trained, and those guessed."""
+    """Measured training seconds and guessed work of each finished run."""
     _beside: list[float] = field(default_factory=list)
-    """Seconds of a finished run beside them."""
+    """Seconds that each finished run spent outside training."""
     _most_running: int = 0
 
     def update(self, event: Event) -> None:
-        """Take note of an event."""
+        """Record an event."""
         if isinstance(event, Started):
             now = time.monotonic()
             self.running[event.config.run_id] = Running(now, now, measured=now, prompt=bool(self.finished))
@@ -166,7 +194,7 @@ class Tally:
             self.finished.append(replace(event.record, traces=None))
 
     def _measure(self, record: RunRecord, run: Running | None) -> None:
-        """Take note of what a finished run took: for its steps and evaluations, and beside them."""
+        """Record the time of a finished run: steps with evaluations, and everything else."""
         trained = record.seconds.get("steps", 0.0) + record.seconds.get("eval", 0.0)
         if record.result is not None and trained > 0:
             self._spans.append((trained, work(record.config, 0, record.result.steps_done)))
@@ -174,57 +202,50 @@ class Tally:
                 self._beside.append(max(0.0, time.monotonic() - run.started - trained))
 
     def silent(self, seconds: float) -> dict[str, float]:
-        """Run id to the seconds since its last step, or its start, of those under way for which they are so many."""
+        """Return active runs without a step for at least `seconds`: run id to the seconds since the last event."""
         now = time.monotonic()
-        heard = {run_id: now - run.heard for run_id, run in list(self.running.items())}
-        return {run_id: since for run_id, since in heard.items() if since >= seconds}
+        silences = {run_id: now - run.heard for run_id, run in list(self.running.items())}
+        return {run_id: silence for run_id, silence in silences.items() if silence >= seconds}
 
     @property
     def counts(self) -> Counter[str]:
-        """Finished runs by what became of them."""
+        """Numbers of finished runs by outcome, or by status if they have no outcome."""
         return Counter(record.result_word for record in list(self.finished))
 
     @property
     def seconds_left(self) -> float | None:
-        """From the pace of the steps and evaluations made so far; None before they have taken some seconds.
+        """Estimated seconds left, from the pace so far; None before `EVIDENCE_SECONDS` of training.
 
-        Never less than the run under way that will take longest. What comes before a run's first step, and behind its
-        last, counts as often as there are runs left.
+        At least the time left of the longest run. Time outside training counts once per remaining run.
         """
         configs = {config.run_id: config for config in self.todo}
         running = [(configs[run_id], run) for run_id, run in list(self.running.items())]
         ended, spans = list(self.finished), list(self._spans)
         spans += [(run.heard - run.measured, work(config, run.from_step, run.step)) for config, run in running]
-        seconds, made = (sum(part) for part in zip(*spans, strict=True)) if spans else (0.0, 0.0)
-        if seconds < EVIDENCE_SECONDS or not made:
+        seconds, work_done = (sum(part) for part in zip(*spans, strict=True)) if spans else (0.0, 0.0)
+        if seconds < EVIDENCE_SECONDS or not work_done:
             return None
-        pace, beside = seconds / made, statistics.median(self._beside) if self._beside else 0.0
+        pace, beside = seconds / work_done, statistics.median(self._beside) if self._beside else 0.0
         now = time.monotonic()
-        own = [max(0.0, pace * _rest(config, run) - (now - run.heard)) for config, run in running]
-        gone = {record.run_id for record in ended} | {config.run_id for config, _ in running}
-        waiting = [pace * work(config) + beside for config in self.todo if config.run_id not in gone]
-        if not own and not waiting:
+        active = [max(0.0, pace * _work_left(config, run) - (now - run.heard)) for config, run in running]
+        begun = {record.run_id for record in ended} | {config.run_id for config, _ in running}
+        waiting = [pace * work(config) + beside for config in self.todo if config.run_id not in begun]
+        if not active and not waiting:
             return 0.0
-        return max((sum(own) + sum(waiting)) / max(1, self._most_running), *own, *waiting)
+        return max((sum(active) + sum(waiting)) / max(1, self._most_running), *active, *waiting)
 
 
-def _rest(config: RunConfig, run: Running) -> float:
-    """What a run under way still has to do, as guessed; one that broke trains once more up to there."""
+def _work_left(config: RunConfig, run: Running) -> float:
+    """Guess the remaining work of an active run. A run that became non-finite is replayed up to that step."""
     return work(config, 0, run.step) if run.broke else work(config, run.step)
-
-
-CURVE = 16
-"""Characters of a curve."""
-QUIETEST, LOUDEST = 0.1, 1e5
-"""Ends of the bars of a stream's RMS."""
-LEAST_NAME = 18
-WIDTHS = {"grad": 72, "curve": 56, "loss": 36, "layers": 130}
-"""The terminal's columns from which on a part of the line is shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunLines:
-    """Name, step, loss and its curve, gradient norm, and RMS by layer where there is room; or how long it is silent."""
+    """One line per active run: name, step, loss with its curve, gradient norm and RMS by layer, as the width allows.
+
+    For runs in `silent`, the time since the last step instead.
+    """
 
     tally: Tally
     names: Mapping[str, str]
@@ -234,25 +255,25 @@ class RunLines:
         width, unicode = options.max_width, drawable(options.encoding)
         configs = {config.run_id: config for config in self.tally.todo}
         runs = dict(self.tally.running)  # events come from another thread
-        told = {
-            run_id: _quiet(self.silent[run_id])
+        states = {
+            run_id: _silence(self.silent[run_id])
             if run_id in self.silent
-            else _news(run, configs[run_id].steps, width, unicode=unicode)
+            else _state(run, configs[run_id].steps, width, unicode=unicode)
             for run_id, run in runs.items()
         }
         names = {run_id: encodable(self.names.get(run_id, run_id), options.encoding) for run_id in runs}
-        rest = max((text.cell_len for text in told.values()), default=0)
+        rest = max((text.cell_len for text in states.values()), default=0)
         longest = max(map(len, names.values()), default=0)
         room = min(longest, max(LEAST_NAME, width - rest - 3))
         for run_id, name in names.items():
             line = Text("  ", no_wrap=True, overflow="crop")
             line.append(elided(name, room, "…" if unicode else "~").ljust(room) + " ")
-            yield line.append_text(told[run_id])
+            yield line.append_text(states[run_id])
 
 
-def _news(run: Running, steps: int, width: int, *, unicode: bool) -> Text:
+def _state(run: Running, steps: int, width: int, *, unicode: bool) -> Text:
     if run.broke:
-        return Text(f"broke at step {run.step}: looking where", style="red")
+        return Text(f"non-finite at step {run.step}: replaying to find where", style="red")
     step = f"{run.step}/{steps}".rjust(2 * len(str(steps)) + 1)
     shown = max(1, round(CURVE * run.step / steps))
     parts = [
@@ -262,43 +283,26 @@ def _news(run: Running, steps: int, width: int, *, unicode: bool) -> Text:
         ("layers", levels(run.rms_by_layer, QUIETEST, LOUDEST) if unicode else "", "magenta"),
     ]
     text = Text(step, style="dim")
-    for name, told, style in parts:
+    for name, part, style in parts:
         if width >= WIDTHS[name]:
-            text.append(" ").append(told, style=style)
+            text.append(" ").append(part, style=style)
     return text
 
 
-def _quiet(seconds: float) -> Text:
+def _silence(seconds: float) -> Text:
     return Text(f"no step for {duration(seconds)}", style="yellow")
 
 
 def elided(name: str, room: int, mark: str = "…") -> str:
-    """A name in at most `room` characters: what goes is in its middle, since what tells runs apart is at its ends."""
+    """Shorten a name to `room` characters by cutting its middle. The ends distinguish runs."""
     if len(name) <= room:
         return name
     head = (room - 1) // 3
     return name[:head] + mark + name[len(name) - (room - 1 - head) :]
 
 
-HEARTBEAT_SECONDS = 60.0
-"""How often a sweep that is not watched says that it is alive."""
-SILENT_SECONDS = 300.0
-"""A run that has made no step for so long is named: it may hang."""
-LOOK_SECONDS = 5.0
-BAR_FROM = 48
-"""The terminal's columns from which on there is room for a bar."""
-STYLES: Mapping[str, str] = {
-    Outcome.LEARNED: "green",
-    Outcome.PLATEAU: "yellow",
-    Outcome.UNSETTLED: "magenta",
-    Outcome.DIVERGED: "magenta",
-    Outcome.NONFINITE: "red",
-}
-"""Of outcomes; a run that came to none is in reverse."""
-
-
 def result_line(record: RunRecord) -> str:
-    """What became of a run, in half a line."""
+    """Return the result of a run in a few words."""
     result = record.result
     if result is None:
         return f"{record.status}: {record.error}"
@@ -309,16 +313,17 @@ def result_line(record: RunRecord) -> str:
 
 
 def ended_text(done: int, failed: int, reused: int = 0) -> str:
-    """`4 done (1 from other sweeps), 2 failed (--retry-failed runs them again)`."""
+    """Return text such as `4 done (1 from other sweeps), 2 failed (--retry-failed reruns them)`."""
     copied = f" ({reused} from other sweeps)" if reused else ""
-    broken = f", {failed} failed (--retry-failed runs {'it' if failed == 1 else 'them'} again)" if failed else ""
+    broken = f", {failed} failed (--retry-failed reruns {'it' if failed == 1 else 'them'})" if failed else ""
     return f"{done} done{copied}{broken}"
 
 
 class View:
-    """The listener of a sweep on a console. `names` tells each run in the words of the sweep's axes.
+    """A listener that shows a sweep on a console.
 
-    `folder` is that of the sweep, where logs lie. It may begin again after its end; `names` may grow.
+    `names` maps run ids to names in terms of the sweep's axes and may grow. `folder` is the sweep's folder, for the
+    paths of logs. A view may begin again after its end.
     """
 
     def __init__(self, console: Console, names: Mapping[str, str], folder: Path = Path()) -> None:
@@ -331,7 +336,7 @@ class View:
         self._over = threading.Event()
 
     def begin(self, todo: Sequence[RunConfig], *, done: int, failed: int, reused: int) -> None:
-        """Say what there is to do, and open the live view on a terminal."""
+        """Print the number of runs to do, and open the live view on a terminal."""
         self.tally = Tally(todo=todo)
         self._over = threading.Event()
         rest = f"{len(todo)} to do" if todo else "nothing to do"
@@ -343,37 +348,32 @@ class View:
             threading.Thread(target=self._watch, args=(self._over,), daemon=True).start()
 
     def event(self, event: Event) -> None:
-        """Follow; a run that has ended is told in a line."""
+        """Update the view, and print a line for each finished run."""
         self.tally.update(event)
         if isinstance(event, Finished):
             record = event.record
-            seconds = duration(record.seconds.get("total", 0.0))
-            position = f"[{len(self.tally.finished)}/{len(self.tally.todo)}]"
-            log = (
-                f" (log: {self.folder / 'runs' / record.run_id / 'log.txt'})"
-                if record.status is not Status.DONE
-                else ""
-            )
-            self._say(
-                f"{position} {self.names.get(record.run_id, record.run_id)}: {result_line(record)}, {seconds}{log}"
-            )
+            name, seconds = self.names.get(record.run_id, record.run_id), duration(record.seconds.get("total", 0.0))
+            count = f"[{len(self.tally.finished)}/{len(self.tally.todo)}]"
+            path = self.folder / "runs" / record.run_id / "log.txt"
+            log = f" (log: {path})" if record.status is not Status.DONE else ""
+            self._say(f"{count} {name}: {result_line(record)}, {seconds}{log}")
         elif self._live is None:
             self._beat()
 
     def _watch(self, over: threading.Event) -> None:
-        """Where no event comes, since every run hangs, say so all the same."""
-        with suppress(OSError, ValueError):  # the stream has gone
+        """Print progress lines even if no events arrive because every run hangs."""
+        with suppress(OSError, ValueError):  # the stream is closed
             while not over.wait(LOOK_SECONDS):
                 self._beat()
 
     def _beat(self) -> None:
         if time.monotonic() - self._spoke > HEARTBEAT_SECONDS:
             ended, running = len(self.tally.finished), len(self.tally.running)
-            self._say(f"{ended} of {len(self.tally.todo)} ended, {running} under way")
+            self._say(f"{ended} of {len(self.tally.todo)} finished, {running} running")
             for run_id, seconds in self.tally.silent(SILENT_SECONDS).items():
-                name, since = self.names.get(run_id, run_id), duration(seconds)
-                told = "it replays its death, or hangs (--timeout SECONDS ends such runs)"
-                self._say(f"{name}: no step for {since}: {told}")
+                name, silence = self.names.get(run_id, run_id), duration(seconds)
+                reason = "replaying a non-finite step, or hanging (--timeout SECONDS ends such runs)"
+                self._say(f"{name}: no step for {silence}: {reason}")
 
     def end(self) -> None:
         """Close the live view."""
@@ -390,11 +390,11 @@ class View:
         return Group(*self._head(), self.body())
 
     def body(self) -> RenderableType:
-        """What stands under the progress: the runs under way."""
+        """Return the part below the progress bar: the active runs."""
         return RunLines(self.tally, self.names, self.tally.silent(SILENT_SECONDS))
 
     def _head(self) -> Iterator[RenderableType]:
-        """How much is done and how long the rest takes; what became of those that ended."""
+        """Yield the progress with the time left, and the counts of outcomes."""
         tally, left = self.tally, self.tally.seconds_left
         head = Table.grid(padding=(0, 1))
         shown: list[RenderableType] = [f"{len(tally.finished)}/{len(tally.todo)}"]
@@ -409,7 +409,7 @@ class View:
 
 
 def names_of(plan: Plan) -> dict[str, str]:
-    """Run id to the first point that it answers: `position post, lr 0.003`; the id itself where nothing varies."""
+    """Map each run id to the values of its first point, `position post, lr 0.003`, or to the id if nothing varies."""
     names, labels = dict[str, str](), plan.labels
     for point in plan.points:
         run_id = point.config.run_id
@@ -417,53 +417,39 @@ def names_of(plan: Plan) -> dict[str, str]:
     return names
 
 
-HOLD_SECONDS = 4.0
-"""How long a network that died stays in view while the next one trains."""
-NARROWEST = 18
-"""Characters of a network's column; where fewer are left, networks come as lines."""
-DIED = "died"
-LEGEND = "RMS of the stream by layer, 0.1 to 1e10; the head is at the top"
-LOUDEST_BAR = 1e10
-"""RMS of the longest bar."""
-AROUND = 11
-"""Lines of the screen that are not layers."""
-SIZES = ((1e2, "green"), (1e4, "yellow"), (math.inf, "red"))
-"""A bar's colour up to this RMS."""
-
-
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A network as last seen; `death` once it has died."""
+    """The last state of a network; `death` is set if it became non-finite."""
 
     config: RunConfig
     run: Running
     death: Death | None = None
     until: float = math.inf
-    """When it gives way to the next, in monotonic seconds."""
+    """When the next network replaces it, in monotonic seconds."""
 
 
 class CollapseView(View):
-    """The listener of a collapse: one column a norm, in it the run that trains now, or that died just before."""
+    """A listener with one column per norm, showing the run that trains now or that just became non-finite."""
 
     def event(self, event: Event) -> None:
-        """Keep what a run looked like when it ended."""
+        """Update the view, and keep the last state of finished runs."""
         if isinstance(event, Finished):
             record = event.record
             run = self.tally.running.get(record.run_id)
             death = record.result.death if record.result is not None else None
             if run is not None:
-                run.rms_by_layer = _at_the_end(record) or run.rms_by_layer
+                run.rms_by_layer = _last_sizes(record) or run.rms_by_layer
                 until = time.monotonic() + HOLD_SECONDS if death is not None else 0.0
                 self._last[record.config.norm] = Seen(record.config, run, death, until)
         super().event(event)
 
     def begin(self, todo: Sequence[RunConfig], *, done: int, failed: int, reused: int) -> None:
-        """Columns in the order of the norms."""
+        """Forget the networks of an earlier sweep, and begin."""
         self._last: dict[str, Seen] = {}
         super().begin(todo, done=done, failed=failed, reused=reused)
 
     def body(self) -> RenderableType:
-        """The columns, where they fit; lines otherwise."""
+        """Return the columns if they fit the terminal, otherwise lines."""
         norms = list(dict.fromkeys(config.norm for config in self.tally.todo))
         columns = [Column(norm, self._seen(norm), self._fates(norm)) for norm in norms]
         return SideBySide(columns, super().body())
@@ -479,15 +465,17 @@ class CollapseView(View):
         return last
 
     def _fates(self, norm: str) -> dict[int, str]:
-        """Seed to what became of it."""
+        """Return the state or outcome of each seed."""
         seeds = {config.run_id: config.seed for config in self.tally.todo if config.norm == norm}
         ended = {record.run_id: _fate(record) for record in list(self.tally.finished)}
-        running = set(self.tally.running)
-        return {seed: ended.get(run_id, "training" if run_id in running else "waits") for run_id, seed in seeds.items()}
+        active = set(self.tally.running)
+        return {
+            seed: ended.get(run_id, "training" if run_id in active else "waiting") for run_id, seed in seeds.items()
+        }
 
 
-def _at_the_end(record: RunRecord) -> tuple[float, ...]:
-    """RMS of the stream by layer at the step at which a run died; empty for any other."""
+def _last_sizes(record: RunRecord) -> tuple[float, ...]:
+    """Return the RMS of the residual stream by layer at the step where a run became non-finite; empty for others."""
     steps = sizes_by_step(record.traces.death_layers, "stream", "rms") if record.traces is not None else {}
     return tuple(size for _, size in sorted(steps[max(steps)].items())) if steps else ()
 
@@ -497,29 +485,29 @@ def _fate(record: RunRecord) -> str:
     if result is None:
         return str(record.status)
     if result.death is not None:
-        return f"{DIED} at step {result.death.step}"
+        return f"{NONFINITE} at {result.death.step}"
     return f"{record.result_word} {loss_text(result.final_val_loss or math.nan)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A norm's column: `fates` by seed."""
+    """The column of one norm, with the state or outcome of each seed in `fates`."""
 
     norm: str
     seen: Seen | None
     fates: Mapping[int, str]
 
     def lines(self, width: int, layers: int, *, unicode: bool) -> Iterator[Text]:
-        """At most `layers` of them tell a layer's RMS."""
+        """Yield the lines of the column, at most `layers` of them for the RMS of layers."""
         yield Text(NORM_NAMES.get(self.norm, self.norm), style="bold")
         if self.seen is not None:
             yield from self._head(self.seen, width, unicode=unicode)
             yield from self._layers(self.seen, width, layers, unicode=unicode)
 
     def ends(self) -> Iterator[Text]:
-        """What became of each seed."""
+        """Yield one line per seed."""
         for seed, fate in self.fates.items():
-            yield Text(f"seed {seed}: {fate}", style="red" if fate.startswith(DIED) else "dim")
+            yield Text(f"seed {seed}: {fate}", style="red" if fate.startswith(NONFINITE) else "dim")
 
     def _head(self, seen: Seen, width: int, *, unicode: bool) -> Iterator[Text]:
         run, config = seen.run, seen.config
@@ -527,7 +515,7 @@ class Column:
             mark = "✝" if unicode else "x"
             yield Text(f"{mark} step {seen.death.step}: {seen.death.fault}", style="bold red")
         elif run.broke:
-            yield Text(f"step {run.step}: broke; where?", style="bold red")
+            yield Text(f"step {run.step}: non-finite", style="bold red")
         else:
             yield Text(f"seed {config.seed}, step {run.step}/{config.steps}")
         loss = f"loss {loss_text(run.loss)}" if run.step else "loss"
@@ -542,20 +530,20 @@ class Column:
         if broken is not None and broken in sizes and broken not in shown:
             by_distance = sorted(shown, key=lambda layer: abs(layer - broken))
             shown = sorted([broken, *by_distance[1:]])
-        for layer in reversed(shown):  # the head above, as a network is drawn
+        for layer in reversed(shown):  # the LM head at the top, as networks are drawn
             size = sizes[layer]
-            told = f"{size:7.1e}" if math.isfinite(size) else BROKEN * 3
+            number = f"{size:7.1e}" if math.isfinite(size) else BROKEN * 3
             room = max(1, width - 3 - 1 - 8)
-            drawn = bar(size, QUIETEST, LOUDEST_BAR, room, unicode=unicode).ljust(room)
+            drawn_bar = bar(size, QUIETEST, LOUDEST_BAR, room, unicode=unicode).ljust(room)
             colour = next((name for most, name in SIZES if size <= most), "red")
             mark = f"{layer:3}" if layer != broken else f"{'✗' if unicode else 'x'}{layer:2}"
             style = "bold red" if layer == broken else "dim"
-            yield Text.assemble((mark, style), " ", (drawn, colour), f"{told:>8}", no_wrap=True)
+            yield Text.assemble((mark, style), " ", (drawn_bar, colour), f"{number:>8}", no_wrap=True)
 
 
 @dataclass(frozen=True, slots=True)
 class SideBySide:
-    """Columns of one width, as high as the terminal lets them be, or `narrow` where they do not fit."""
+    """Columns of equal width, as high as the terminal, or `narrow` if they do not fit."""
 
     columns: Sequence[Column]
     narrow: RenderableType

@@ -1,7 +1,4 @@
-"""The tables of schemes and of norms as text.
-
-The table of models, for people and as CSV.
-"""
+"""Tables of norm placements, of norms and of mainstream models."""
 
 from __future__ import annotations
 
@@ -17,14 +14,14 @@ from normexp.schemes.schemes import DOORS, ROLES, SCHEMES, Scheme, Site
 
 MARKS = {Checked.CODE: "", Checked.PAPER: "", Checked.SECOND_HAND: "~", Checked.UNVERIFIED: "?"}
 LEGEND = f"""\
-~ second hand, ? unverified; every other cell was read in the code or paper that is the source.
-final: a norm before the head. HF m: models/m of {TRANSFORMERS}. A bare number is one of arXiv.
---csv has all sources, and how far each cell was verified.
-Keys go behind the file of `normexp sweep`, with eps= of its column (1e-5 by default)."""
+~ second hand, ? unverified; all other cells were read in the code or paper given as the source.
+final: a norm before the LM head. HF m: models/m of {TRANSFORMERS}. Bare numbers are arXiv ids.
+--csv prints all sources and the verification status of each cell.
+To use the keys, append them to `normexp sweep FILE.yaml`, with eps= from its column (default 1e-5)."""
 
 
 def model_table(models: Sequence[Model]) -> TextTable:
-    """A row for each model; remarks stand below, each with its model."""
+    """Return a table with a row per model, and the remarks below it."""
     header = ("model", "year", "norm", "position", "QK-norm", "final", "eps", "as normexp keys", "source")
     rows = tuple(
         (
@@ -40,7 +37,7 @@ def model_table(models: Sequence[Model]) -> TextTable:
 
 
 def to_csv(models: Sequence[Model]) -> str:
-    """A line for each model; after each cell's column stands one with how far it was verified."""
+    """Return CSV with a line per model. Each cell's column is followed by one with its verification status."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     cells = [column for cell in CELLS for column in (cell, f"{cell}_checked")]
@@ -63,30 +60,30 @@ def _sources(model: Model) -> list[str]:
 
 
 def schemes(depth: int) -> TextTable:
-    """Each scheme: formula, doors, final norm, constants at `depth`, source."""
-    header = ("position", "branch", "doors", "final norm", f"constants at depth {depth}", "source")
+    """Return the table of norm placements: formula, norm sites, final norm, constants at `depth`, source."""
+    header = ("position", "branch", "norm sites", "final norm", f"constants at depth {depth}", "source")
     rows = tuple(
         (
             name,
             scheme.help,
             _doors(scheme, depth),
             "yes" if scheme.final_norm else "no",
-            ", ".join(_constants(scheme, depth)) or "plain",
+            ", ".join(_constants(scheme, depth)) or "none",
             scheme.source,
         )
         for name, scheme in SCHEMES.items()
     )
-    return TextTable(title="Schemes (key position)", header=header, rows=rows)
+    return TextTable(title="Norm placements (key position)", header=header, rows=rows)
 
 
 def norms() -> TextTable:
-    """Each norm: formula, whether a token's output depends on that token alone, source."""
+    """Return the table of norms: formula, whether a token's output depends only on that token, source."""
     rows = tuple((name, norm.help, "yes" if norm.causal else "no", norm.source) for name, norm in NORMS.items())
     return TextTable(title="Norms (key norm)", header=("norm", "output", "causal", "source"), rows=rows)
 
 
 def _sites(scheme: Scheme, depth: int) -> list[Site]:
-    """The branches of a network with every other key at its default."""
+    """Return the branches of a network at this depth, with all other keys at their defaults."""
     return list(scheme.sites(RunConfig(depth=depth)))
 
 
@@ -96,14 +93,14 @@ def _doors(scheme: Scheme, depth: int) -> str:
 
 
 def _constants(scheme: Scheme, depth: int) -> list[str]:
-    """Scales that are not 1 (bottom: not 0), first layer to last where they differ; then gains, equal ones together."""
-    told = []
+    """Return the scales that are not 1 (bottom: not 0), from first to last layer if they differ, and the init gains."""
+    constants = []
     for name, scale in scheme.scales("ffn").items():
         values = [scale.value(site) for site in _sites(scheme, depth) if site.branch == "ffn"]
         if set(values) != {0.0 if name == "bottom" else 1.0}:
             ends = f"{values[0]:.4g}" if len(set(values)) == 1 else f"{values[0]:.4g} to {values[-1]:.4g}"
-            told.append(f"{name} {ends}{' (learned)' * scale.learned}")
+            constants.append(f"{name} {ends}{' (learned)' * scale.learned}")
     gains = {role: scheme.gain(role, depth) for role in ROLES}
     for gain in sorted(set(gains.values()) - {1.0}):
-        told.append(f"gain {gain:.4g} on {' '.join(role for role in ROLES if gains[role] == gain)}")
-    return told
+        constants.append(f"gain {gain:.4g} on {' '.join(role for role in ROLES if gains[role] == gain)}")
+    return constants

@@ -1,4 +1,4 @@
-"""Is a stored run bit-identical to the same run made now? If not, from which step on, and what differs around it."""
+"""Compare a stored run with the same run made now, bit by bit."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from normexp.analysis.differences import first_difference
 from normexp.errors import UserError
 from normexp.records.record import CurveRow, RunRecord
 
-ONE_HAS_NO_ROW = "one curve has no such step"
+ONE_HAS_NO_ROW = "one curve does not have this step"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """`first_difference` is a step, None where all agree; there, `column` of the curve is `stored` and `now`.
+    """The result of comparing two curves over `steps` steps.
 
-    `norms_lacking`: gradient norms that are not stored were not compared.
+    `first_difference` is the first step that differs, or None. At that step, the curve's `column` has the values
+    `stored` and `now`. With `norms_lacking`, gradient norms were not compared, because they are not stored.
     """
 
     steps: int
@@ -28,52 +29,54 @@ class Comparison:
 
 
 def check(stored: RunRecord) -> None:
-    """Raise UserError where there is nothing to compare with, which is no difference."""
+    """Raise UserError if the stored run has no curve to compare with."""
     if stored.traces is None or not stored.traces.curve:
-        raise UserError(f"{stored.run_id}: {stored.status}, and no curve is stored to compare with")
+        raise UserError(f"{stored.run_id}: cannot compare: no curve is stored (status: {stored.status})")
 
 
 def compare(stored: Sequence[CurveRow], now: Sequence[CurveRow]) -> Comparison:
-    """Row by row, bit by bit (NaN equals NaN), but for gradient norms that are not stored, as in unpacked runs."""
-    found = first_difference(stored, now, one_lacks=("grad_norm",))
-    steps = len(now) - 1 if found is None else found.step
-    compared = [pair for pair in zip(stored, now, strict=False) if pair[1].step <= steps]
-    lacking = any(one.grad_norm is None and other.grad_norm is not None for one, other in compared)
-    if found is None:
+    """Compare row by row and bit by bit (NaN equals NaN). Gradient norms that are not stored are skipped."""
+    difference = first_difference(stored, now, one_lacks=("grad_norm",))
+    steps = len(now) - 1 if difference is None else difference.step
+    compared = [(old, new) for old, new in zip(stored, now, strict=False) if new.step <= steps]
+    lacking = any(old.grad_norm is None and new.grad_norm is not None for old, new in compared)
+    if difference is None:
         return Comparison(steps=steps, first_difference=None, norms_lacking=lacking)
     return Comparison(
         steps=steps,
-        first_difference=found.step,
-        column=found.column,
-        stored=found.one,
-        now=found.other,
+        first_difference=difference.step,
+        column=difference.column,
+        stored=difference.one,
+        now=difference.other,
         norms_lacking=lacking,
     )
 
 
 def verdict(stored: RunRecord, now: RunRecord) -> list[str]:
-    """The comparison in lines, with the versions and threads of both."""
+    """Return the comparison as lines of text, with the versions and threads of both runs."""
     if stored.traces is None or now.traces is None or now.result is None:
-        return [f"the run could not be made again: {now.status}: {now.error}"]
-    found = compare(stored.traces.curve, now.traces.curve)
-    if found.first_difference is None:
-        lines = [f"bit-identical over {found.steps} steps"]
+        return [f"the run could not be repeated: {now.status}: {now.error}"]
+    compared = compare(stored.traces.curve, now.traces.curve)
+    if compared.first_difference is None:
+        lines = [f"bit-identical over {compared.steps} steps"]
     else:
-        values = f"stored {found.column} {found.stored!r}, now {found.now!r}" if found.column else ONE_HAS_NO_ROW
-        lines = [f"differs first at step {found.first_difference}: {values}"]
-    if found.norms_lacking:
-        lines[0] += "; gradient norms are not stored (packing leaves them out) and were not compared"
+        values = f"stored {compared.column} {compared.stored!r}, now {compared.now!r}"
+        lines = [
+            f"first difference at step {compared.first_difference}: {values if compared.column else ONE_HAS_NO_ROW}"
+        ]
+    if compared.norms_lacking:
+        lines[0] += "; gradient norms were not compared, because packed runs do not store them"
     names = sorted({*stored.made_with, *now.made_with})
     for name in names:
-        then, today = stored.made_with.get(name, "unknown"), now.made_with.get(name, "unknown")
-        lines.append(f"  {name}: {then}" if then == today else f"  {name}: {then} stored, {today} now")
+        old, new = stored.made_with.get(name, "unknown"), now.made_with.get(name, "unknown")
+        lines.append(f"  {name}: {old}" if old == new else f"  {name}: {old} stored, {new} now")
     if stored.numerics != now.numerics:
-        lines.append(f"  numerics: {stored.numerics} stored, {now.numerics} now: other losses are to be expected")
+        lines.append(f"  numerics: {stored.numerics} stored, {now.numerics} now: losses are expected to differ")
     return lines
 
 
 def identical(stored: RunRecord, now: RunRecord) -> bool:
-    """Whether every row of both curves agrees."""
+    """Return whether all rows of both curves agree."""
     if stored.traces is None or now.traces is None:
         return False
     return compare(stored.traces.curve, now.traces.curve).first_difference is None

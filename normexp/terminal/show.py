@@ -1,4 +1,4 @@
-"""What a sweep looks like on the terminal: progress on standard error, results on standard output."""
+"""Print to the terminal: progress and warnings on standard error, results on standard output."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from normexp.terminal.live import CollapseView, View, ended_text, names_of
 
 
 def screen() -> Console:
-    """Standard error: progress and warnings, in which nothing is markup."""
+    """Return a console on standard error that does not interpret markup."""
     return Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 def say(text: str) -> None:
-    """A line on standard error, unless that has gone."""
+    """Print a line on standard error. Does nothing if it is closed."""
     with suppress(OSError):
         _line(screen(), text)
 
 
 def warn(text: str) -> None:
-    """A warning on standard error."""
+    """Print a warning on standard error."""
     say(f"warning: {text}")
 
 
 def show(*parts: RenderableType) -> None:
-    """Print results; plain text is never wrapped, so that paths can be copied."""
+    """Print results. Plain text is not wrapped, so that paths can be copied."""
     output = console.output()
     for part in parts:
         if isinstance(part, str):
@@ -54,17 +54,17 @@ def _line(target: Console, text: str) -> None:
 
 
 def execute(plan: Plan, options: Options) -> Swept:
-    """Run a plan under the live view, then print its report and where it lies."""
+    """Run a plan under the live view, then print its report and folder."""
     swept = run_sweep(plan, options, View(screen(), names_of(plan), options.out / plan.folder))
-    made = "Tables" if swept.stopped else "Tables and figures"
-    show(console.console(swept.report), f"{made}: {swept.store.folder}")
+    written = "Tables" if swept.stopped else "Tables and figures"
+    show(console.console(swept.report), f"{written}: {swept.store.folder}")
     if swept.message:
         say(swept.message)
     return swept
 
 
 def show_dry_run(plan: Plan, options: Options) -> None:
-    """Points, runs, what is stored, and about how long the rest would take."""
+    """Print the numbers of points and runs, what is stored, and an estimate of the time."""
     losses = check(plan, options)
     store = Store(options.out / plan.folder)
     store.check(plan, force=options.force)
@@ -72,11 +72,11 @@ def show_dry_run(plan: Plan, options: Options) -> None:
     work = work_of(plan, store, records, options)
     whole = plan.whole or plan
     points, runs = len(whole.points), len(whole.configs)
-    again = f" ({work.without_weights} of them done, but without weights)" if work.without_weights else ""
+    again = f" ({work.without_weights} of them finished without weights)" if work.without_weights else ""
     jobs = workers_to_count_on(options.jobs, options.scheduler)
     seconds, basis = sampling.seconds(work.todo, index.records(options.out).values(), options, losses)
     show(
-        f"{plan.name}: {plural(points, 'point')}, {plural(runs, 'run')}, {points - runs} redundant",
+        f"{plan.name}: {plural(points, 'config')}, {plural(runs, 'run')}, {points - runs} duplicates",
         *excluded_lines(plan.excluded),
         *([shards.share(plan)] if plan.shard else []),
         f"{ended_text(work.done, work.failed)}, {len(work.reusable)} in other sweeps, {len(work.todo)} to do{again}",
@@ -86,18 +86,18 @@ def show_dry_run(plan: Plan, options: Options) -> None:
 
 
 def excluded_lines(excluded: Sequence[Exclusion], where: str = "") -> list[str]:
-    """Tell how many points each entry of `exclude` removes, a line each."""
-    return [f"exclude {found.entry} removes {plural(found.points, 'point')}{where}" for found in excluded]
+    """Return a line per entry of `exclude` with the number of configs that it removes."""
+    return [f"exclude {entry.entry} removes {plural(entry.points, 'config')}{where}" for entry in excluded]
 
 
 def execute_collapse(plan: Plan, options: Options) -> int:
-    """Run a collapse plan under the live view; print its deaths, layer signal and verdict."""
+    """Run a collapse plan under the live view, then print its tables and conclusion. Return the exit code."""
     options = replace(options, watched=screen().is_terminal)
     swept = run_sweep(plan, options, CollapseView(screen(), names_of(plan), options.out / plan.folder))
-    made = swept.report
-    tables = collapse.tables(plan, made.records, report.collapse_examples(swept.store, plan, made.records))
-    words = console.Encodable(made.conclusion, "bold")
-    show(*(console.ResponsiveTable(table) for table in tables), words, f"Files: {swept.store.folder}")
+    records = swept.report.records
+    tables = collapse.tables(plan, records, report.collapse_examples(swept.store, plan, records))
+    conclusion = console.Encodable(swept.report.conclusion, "bold")
+    show(*(console.ResponsiveTable(table) for table in tables), conclusion, f"Files: {swept.store.folder}")
     if swept.message:
         say(swept.message)
     return swept.exit_code

@@ -1,4 +1,4 @@
-"""The verdict of collapse, from made-up records of every fate."""
+"""The verdict and tables of collapse, from made-up records of every outcome."""
 
 import inspect
 from dataclasses import replace
@@ -42,17 +42,16 @@ def records(fates: dict[str, list[tuple[Outcome, int, float | None]]]) -> dict[s
     }
 
 
-TRAINED = "20 layers, lr 0.01, 400 steps, as a Transformer"
 HEALTHY = [(Outcome.LEARNED, 0, 2.0), (Outcome.LEARNED, 0, 2.1), (Outcome.LEARNED, 0, 2.05)]
 
 
-def test_the_plan_is_the_network_and_its_twins() -> None:
+def test_the_plan_is_the_network_and_its_baselines() -> None:
     configs = list(PLAN.configs.values())
     assert [(c.norm, c.seed) for c in configs] == [(n, s) for s in (0, 1, 2) for n in ("none", "ln", "rms")]
     assert {(c.depth, c.lr, c.mixer) for c in configs} == {(20, 1e-2, "attention")}
 
 
-def test_a_normalized_network_has_one_twin_less() -> None:
+def test_a_normalized_network_is_its_own_baseline() -> None:
     plan = plan_of("as-written", {"norm": "ln", "position": "post", "final_norm": "none", "seed": 4})
     assert [(c.norm, c.seed, c.position) for c in plan.configs.values()] == [("ln", 4, "post"), ("rms", 4, "post")]
 
@@ -66,92 +65,78 @@ def test_a_normalized_network_has_one_twin_less() -> None:
         ({"final_norm": "none"}, "none"),
     ],
 )
-def test_the_articles_code_has_its_final_norm_at_pre_alone_unless_told_otherwise(
-    given: dict[str, str], final_norm: str
-) -> None:
+def test_as_written_has_a_final_norm_only_with_pre_unless_given(given: dict[str, str], final_norm: str) -> None:
     plan = plan_of("as-written", {"norm": "rms", **given})
     assert {config.final_norm for config in plan.configs.values()} == {final_norm}
 
 
-def test_all_died() -> None:
-    dead = [(Outcome.NONFINITE, step, None) for step in (12, 33, 20)]
-    told = collapse.verdict(PLAN, records({"none": dead, "ln": HEALTHY, "rms": HEALTHY}))
-    assert told == (
-        "20 layers, lr 0.01, 400 steps, as a Transformer: no norm: 3 of 3 died, at steps 12–33, in layer 3; "
-        "LN: 3 of 3 learned (loss 2.000 to 2.100, 73–77 % of what there is); "
-        "RMSNorm: 3 of 3 learned (loss 2.000 to 2.100, 73–77 % of what there is)."
-    )
+def verdict(
+    none: list[tuple[Outcome, int, float | None]], ln: list[tuple[Outcome, int, float | None]] = HEALTHY
+) -> str:
+    return collapse.verdict(PLAN, records({"none": none, "ln": ln, "rms": HEALTHY}))
 
 
-def test_some_died_and_the_others_are_told_too() -> None:
-    mixed = [(Outcome.NONFINITE, 7, None), (Outcome.UNSETTLED, 0, 370.0), (Outcome.PLATEAU, 0, 4.0)]
-    told = collapse.verdict(PLAN, records({"none": mixed, "ln": HEALTHY, "rms": HEALTHY}))
-    assert "1 of 3 died (at step 7, in layer 3)" in told
-    assert "1 of 3 unsettled (loss 370)" in told
-    assert "1 of 3 plateau (loss 4.000)" in told
-    assert "Nothing collapsed" not in told
-
-
-def test_nothing_collapsed_is_said() -> None:
-    told = collapse.verdict(PLAN, records({"none": HEALTHY, "ln": HEALTHY, "rms": HEALTHY}))
-    assert told.startswith(f"Nothing collapsed. {TRAINED}: no norm: 3 of 3 learned")
+def test_the_verdict_counts_outcomes_with_steps_layers_and_losses() -> None:
+    nonfinite = verdict([(Outcome.NONFINITE, step, None) for step in (12, 33, 20)])
+    facts = ["20 layers, lr 0.01, 400 steps", "steps 12–33", "layer 3", "2.000 to 2.100", "73–77 %", "RMSNorm"]
+    assert [fact for fact in facts if fact not in nonfinite] == []
+    mixed = verdict([(Outcome.NONFINITE, 7, None), (Outcome.UNSETTLED, 0, 370.0), (Outcome.PLATEAU, 0, 4.0)])
+    facts = ["step 7", "layer 3", "unsettled (loss 370)", "plateau (loss 4.000)"]
+    assert [fact for fact in facts if fact not in mixed] == []
+    healthy = verdict(HEALTHY)
+    assert [text.startswith("Nothing collapsed") for text in (nonfinite, mixed, healthy)] == [False, False, True]
 
 
 @pytest.mark.parametrize(("loss", "nothing"), [(2.99, False), (2.9, False), (2.65, True)])
-def test_a_network_that_learned_far_less_than_its_twins_is_not_called_healthy(loss: float, nothing: bool) -> None:
-    poor = [*HEALTHY[:2], (Outcome.LEARNED, 0, loss)]
-    told = collapse.verdict(PLAN, records({"none": poor, "ln": [(Outcome.LEARNED, 0, 1.4)] * 3, "rms": HEALTHY}))
-    assert told.startswith("Nothing collapsed.") == nothing
-    assert f"3 of 3 learned (loss 2.000 to {loss:.3f}, {round(100 * (4 - loss) / 2.6)}–77 % of what there is)" in told
+def test_a_network_that_learned_far_less_than_its_baselines_is_not_healthy(loss: float, nothing: bool) -> None:
+    text = verdict([*HEALTHY[:2], (Outcome.LEARNED, 0, loss)], ln=[(Outcome.LEARNED, 0, 1.4)] * 3)
+    assert text.startswith("Nothing collapsed.") == nothing
+    assert f"(loss 2.000 to {loss:.3f}, {round(100 * (4 - loss) / 2.6)}–77 %" in text
 
 
-def test_what_was_trained_is_told_by_title_and_verdict() -> None:
+def test_title_and_verdict_name_the_network() -> None:
     plan = plan_of("as-written", {"depth": 1, "norm": "none", "seed": 0})
-    assert plan.title == "Does this network collapse? 1 layer, lr 0.001, 400 steps, as written"
-    found = {run_id: record(config, Outcome.PLATEAU, loss=4.0) for run_id, config in plan.configs.items()}
-    assert collapse.verdict(plan, found).startswith("1 layer, lr 0.001, 400 steps, as written: no norm: 1 of 1 plateau")
+    runs = {run_id: record(config, Outcome.PLATEAU, loss=4.0) for run_id, config in plan.configs.items()}
+    assert "1 layer, lr 0.001, 400 steps" in plan.title
+    assert "1 layer, lr 0.001, 400 steps" in collapse.verdict(plan, runs)
 
 
-def test_help_tells_the_rate_of_each_setting() -> None:
-    told = inspect.signature(command).parameters["setting"].annotation.__metadata__[0].help
-    assert "lr is 1e-2 by default in as-a-transformer, 1e-3 in the others" in told
+def test_help_names_the_learning_rate_of_each_setting() -> None:
+    text = inspect.signature(command).parameters["setting"].annotation.__metadata__[0].help
+    assert "1e-2 for as-a-transformer and 1e-3" in text
     rates = {name: row.collapse_lr for name, row in SETTINGS.items()}
     assert rates == {name: 1e-2 if name == "as-a-transformer" else 1e-3 for name in SETTINGS}
 
 
-def test_without_a_finished_run_nothing_is_claimed() -> None:
-    assert collapse.verdict(PLAN, {}) == "No run has ended yet."
+def test_pending_runs_leave_the_verdict_open() -> None:
+    runs = records({"none": HEALTHY, "ln": HEALTHY, "rms": HEALTHY})
+    first = next(iter(runs))
+    text = collapse.verdict(PLAN, {first: runs[first]})
+    facts = ["loss 2.000, 77 %", "2 of 3 pending", "3 of 3 pending"]
+    assert [fact for fact in facts if fact not in text] == []
+    assert not [text for text in (text, collapse.verdict(PLAN, {})) if "Nothing collapsed" in text]
 
 
-def test_what_has_not_ended_leaves_the_verdict_open() -> None:
-    found = records({"none": HEALTHY, "ln": HEALTHY, "rms": HEALTHY})
-    first = next(iter(found))
-    told = collapse.verdict(PLAN, {first: found[first]})
-    assert "Nothing collapsed" not in told
-    learned = "1 of 3 learned (loss 2.000, 77 % of what there is)"
-    assert told.startswith(f"{TRAINED}: no norm: {learned} and 2 of 3 pending; LN: 3 of 3 pending")
-
-
-def test_without_blocks_each_norm_is_told_by_its_name() -> None:
+def test_networks_without_blocks_are_named_by_norm() -> None:
     plan = plan_of("as-a-transformer", {"depth": 0})
-    found = {run_id: record(config, Outcome.LEARNED, loss=2.0) for run_id, config in plan.configs.items()}
-    told = collapse.verdict(plan, found)
-    assert told.startswith(f"Nothing collapsed. {TRAINED.replace('20', '0')}: no norm: 3 of 3 learned")
-    assert "LN: 3 of 3 learned" in told
-    assert [row[0] for row in collapse.deaths(plan, found).rows] == ["none"] * 3 + ["ln"] * 3 + ["rms"] * 3
+    runs = {run_id: record(config, Outcome.LEARNED, loss=2.0) for run_id, config in plan.configs.items()}
+    text = collapse.verdict(plan, runs)
+    assert text.startswith("Nothing collapsed. 0 layers")
+    assert "LN: 3 of 3" in text
+    assert [row[0] for row in collapse.deaths(plan, runs).rows] == ["none"] * 3 + ["ln"] * 3 + ["rms"] * 3
 
 
-def test_many_options_still_give_a_folder_of_their_own() -> None:
+def test_folders_of_many_options_are_short_and_distinct() -> None:
     given = {"width": 8, "heads": 2, "hidden": 8, "vocab": 8, "steps": 20, "batch": 4, "seq_len": 8, "lr": 0.01}
     plan = plan_of("as-a-transformer", given)
     assert len(plan.folder) <= 100
     assert plan.folder != plan_of("as-a-transformer", {**given, "lr": 0.0100001}).folder
 
 
-def test_deaths_has_a_row_a_run() -> None:
-    dead = [(Outcome.NONFINITE, step, None) for step in (12, 33, 20)]
-    found = records({"none": dead, "ln": HEALTHY, "rms": HEALTHY})
-    table = collapse.deaths(PLAN, dict(list(found.items())[:-1]))
+def test_the_table_of_runs_has_a_row_per_run() -> None:
+    nonfinite_ends = [(Outcome.NONFINITE, step, None) for step in (12, 33, 20)]
+    runs = records({"none": nonfinite_ends, "ln": HEALTHY, "rms": HEALTHY})
+    table = collapse.deaths(PLAN, dict(list(runs.items())[:-1]))
     assert table.rows[1] == ("none", "1", "nonfinite", "", "33", "inf", "grad", "blocks.3.ffn.f.fc1.weight", "3")
     assert table.rows[3][:4] == ("ln", "0", "learned", "2.000")
     assert table.rows[-1][2] == "pending"
@@ -177,30 +162,30 @@ def test_signal_shows_few_layers_with_both_ends(depth: int) -> None:
     assert table.rows[0][1:3] == ("1", "1e+05")
 
 
-def test_signal_of_a_survivor_ends_with_its_last_evaluation() -> None:
+def test_signal_of_a_finite_run_ends_with_its_last_evaluation() -> None:
     table = collapse.signal("x", Traces(curve=(), layers=rows(range(3), 2)))
     assert table.header == ("layer", "before training", "step 2")
 
 
-def test_a_title_makes_no_collapse() -> None:
+def test_a_collapse_is_recognized_by_its_name() -> None:
     assert asked(PLAN)
     assert not asked(replace(PLAN, name="mine"))
     assert asked(replace(PLAN, title="another"))
 
 
-def test_exemplars_prefer_a_run_that_died() -> None:
+def test_exemplars_prefer_nonfinite_runs() -> None:
     mixed = [(Outcome.LEARNED, 0, 2.0), (Outcome.NONFINITE, 9, None), (Outcome.NONFINITE, 5, None)]
     chosen = collapse.exemplars(PLAN, records({"none": mixed, "ln": HEALTHY, "rms": HEALTHY}))
     assert {name: PLAN.configs[run_id].seed for name, run_id in chosen.items()} == {"no norm": 1, "LN": 0, "RMSNorm": 0}
 
 
-def test_the_folder_tells_the_verdict_in_its_page_and_documents(tmp_path: Path) -> None:
+def test_page_and_documents_contain_the_verdict(tmp_path: Path) -> None:
     store = saved(tmp_path, PLAN, ["nan@12" if config.norm == "none" else "2.0" for config in PLAN.configs.values()])
-    told = report.rebuild(store, figures=True).conclusion
-    assert "no norm: 3 of 3 died, at step 12, in layer 4" in told
+    conclusion = report.rebuild(store, figures=True).conclusion
+    assert [fact for fact in ("step 12", "layer 4") if fact not in conclusion] == []
     for name in ("summary.md", "collapse.md", "report.html"):
-        assert told in (store.folder / name).read_text(encoding="utf-8")
-    assert "RMS of the stream by layer: no norm, seed 0" in (store.folder / "collapse.md").read_text(encoding="utf-8")
+        assert conclusion in (store.folder / name).read_text(encoding="utf-8")
+    assert "by layer: no norm, seed 0" in (store.folder / "collapse.md").read_text(encoding="utf-8")
     assert (store.folder / "figures" / "layer_signal.png").is_file()
     (store.folder / "runs" / next(iter(PLAN.configs)) / "layers.csv").write_text("garbage")
     assert any("layers.csv" in warning for warning in report.rebuild(store).warnings)

@@ -1,4 +1,4 @@
-"""What the shells are told may follow."""
+"""Completion of the command line in bash, zsh and fish."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ ROOT = typer.main.get_command(app)
 
 
 def after(typed: str) -> list[str]:
-    """Candidates for the word at the end of what is typed."""
+    """Return the candidates for the last word."""
     *words, incomplete = typed.split(" ")
-    return [found.value for found in completion.found(ROOT, completion.Line(tuple(words[1:]), incomplete))]
+    line = completion.Line(tuple(words[1:]), incomplete)
+    return [candidate.value for candidate in completion.candidates(ROOT, line)]
 
 
 @pytest.fixture
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A sweep `ours` of two runs under results/; their ids."""
+    """Store a sweep `ours` of two runs under results/ and return their ids."""
     plan = records.plan({"lr": [1e-3, 1e-2]}, name="ours")
     store = Store(tmp_path / "results" / "ours")
     store.begin(plan, [], force=False)
@@ -49,7 +50,7 @@ def test_commands_and_options() -> None:
 
 
 def test_keys_and_their_words() -> None:
-    assert after("normexp sweep ") == []  # a file, which the shell knows best
+    assert after("normexp sweep ") == []  # the shell completes file names
     assert after("normexp sweep a.yaml ") == [f"{name}=" for name in KEYS]
     assert after("normexp sweep a.yaml lr=1e-3 l") == ["label_noise="]
     assert after("normexp sweep a.yaml position=") == [f"position={name}" for name in SCHEMES]
@@ -99,24 +100,24 @@ def environment(words: list[str], shell: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("shell", "told"),
+    ("shell", "output"),
     [
         ("bash", "heads=\n"),
-        ("zsh", "heads=:attention heads; divides width\n"),
-        ("fish", "heads=\tattention heads; divides width\n"),
+        ("zsh", f"heads=:{KEYS['heads'].help}\n"),
+        ("fish", f"heads=\t{KEYS['heads'].help}\n"),
         ("tcsh", ""),
     ],
 )
 def test_each_shell_has_its_form(
-    shell: str, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    shell: str, output: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, value in environment(["normexp", "sweep", "a.yaml", "hea"], shell).items():
         monkeypatch.setenv(name, value)
     completion.answer(ROOT)
-    assert capsys.readouterr().out == told
+    assert capsys.readouterr().out == output
 
 
-def test_it_runs_nothing_and_loads_little(tmp_path: Path) -> None:
+def test_completion_runs_no_plugin_and_imports_no_slow_library(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("raise SystemExit('run')")
     code = (
         "import sys, normexp.commands.app\n"

@@ -89,7 +89,7 @@ def test_a_shard_has_a_separate_folder_that_records_it(tmp_path: Path) -> None:
     assert f"{len(part.configs)} of 12 runs" in swept.report.conclusion
     assert f"`normexp merge {tmp_path}/tiny.shard-*-of-3`" in swept.report.conclusion
     assert swept.store.strays() == []
-    assert [(shelf.runs, shelf.ended) for shelf in index.shelves(tmp_path)] == [(len(part.configs),) * 2]
+    assert [(shelf.runs, shelf.ended) for shelf in index.statuses(tmp_path)] == [(len(part.configs),) * 2]
 
 
 def test_a_finished_shard_is_not_repeated_and_the_whole_sweep_copies_it(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Runs on dask, in this process: the same to the bit, nothing believed that comes back, and what is refused."""
+"""Runs on dask in this process: bit-identical results, checked records, and refused arguments."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NORMS = {"half": Norm(make=lambda width, run: Half(), help="half", source="here"
 
 @pytest.fixture
 def port_8787_taken() -> Iterator[None]:
-    """dask's default for its pages, here or wherever it is taken already."""
+    """Occupy the default port of dask's dashboard."""
     with ExitStack() as stack:
         with suppress(OSError):
             stack.enter_context(socket.create_server(("", 8787)))
@@ -70,11 +70,11 @@ def test_a_run_with_plugin_and_weights_is_the_same_to_the_bit_on_a_cluster_of_th
 def test_one_run_from_python_goes_to_a_scheduler_too() -> None:
     record = normexp.run(tiny(0), executor="dask", scheduler="local")
     assert record.status is Status.DONE, record.error
-    with pytest.raises(UserError, match=r"^scheduler .*: only executor dask has one"):
+    with pytest.raises(UserError, match=r"^scheduler local: .*dask"):
         normexp.run(tiny(0), scheduler="local")
 
 
-def test_what_a_worker_sends_is_read_and_not_believed() -> None:
+def test_records_of_workers_are_checked() -> None:
     config = tiny(0)
     (record,) = records(inline([config], jobs=1, work=Job())).values()
     packed = wire.pack(record)
@@ -82,7 +82,7 @@ def test_what_a_worker_sends_is_read_and_not_believed() -> None:
         **{name: getattr(record, name) for name in RunRecord.__slots__ if name != "traces"},
         traces=wire.unpack(packed, config).traces,
     )
-    with pytest.raises(ValueError, match="of another config"):
+    with pytest.raises(ValueError, match="another config"):
         wire.unpack(packed, tiny(1))
     for broken in ({}, packed | {"json": "{}"}, packed | {"json": None}, packed | {"traces": {"curve": "x"}}):
         with pytest.raises(ValueError, match=r".+"):
@@ -90,11 +90,11 @@ def test_what_a_worker_sends_is_read_and_not_believed() -> None:
 
 
 def test_executor_and_scheduler_belong_together() -> None:
-    with pytest.raises(UserError, match=r"^scheduler .*: only executor dask has one"):
+    with pytest.raises(UserError, match=r"^scheduler tcp://here:1: .*dask"):
         chosen("processes", "tcp://here:1")
-    with pytest.raises(UserError, match=r"^executor dask: name its scheduler, tcp://HOST:8786, or local"):
+    with pytest.raises(UserError, match=r"^executor dask: .*tcp://HOST:8786, or local"):
         chosen("dask", None)
-    with pytest.raises(UserError, match="there are processes, inline, dask"):
+    with pytest.raises(UserError, match=r"^executor threads: .*processes, inline, dask"):
         chosen("threads", None)
 
 
@@ -105,18 +105,15 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "127.0.0.1", "nonsense://x"])
-def test_a_scheduler_that_is_not_there_is_told(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_scheduler_is_reported(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.3)
-    with pytest.raises(UserError, match=f"^scheduler {address}: no dask scheduler answers there"):
+    with pytest.raises(UserError, match=f"^scheduler {address}: "):
         list(dask([tiny(0)], jobs=1, work=Job(), scheduler=address))
 
 
-def test_versions_are_named_on_both_sides() -> None:
+def test_differing_versions_are_named_on_both_sides() -> None:
     assert connection.differences({"the worker a": workers.versions()}) == []
     other = workers.versions() | {"numpy": "1.0", "numerics": "0"}
     (fault,) = connection.differences({"the worker a": other})
     here = workers.versions()
-    assert fault == (
-        f"the worker a has numpy 1.0 (here {here['numpy']}), numerics 0 (here {here['numerics']}): "
-        "install the same there as here"
-    )
+    assert f"the worker a has numpy 1.0 (here {here['numpy']}), numerics 0 (here {here['numerics']})" in fault

@@ -1,4 +1,4 @@
-"""Runs on a dask cluster: what is lost with a worker, the scheduler or the driver, and what is refused."""
+"""Runs on a dask cluster: loss of a worker, the scheduler or the driver, and refused workers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ name: small
 base: {depth: 1, width: 8, hidden: 8, heads: 2, vocab: 8, seq_len: 4, order: 1, eval_every: 500}
 zip: [{seed: [0, 1, 2, 3], steps: [100000000, 500, 400, 300]}]
 """
-"""One run is started first, and would go on for hours: it is in flight whenever the others have ended."""
+"""The first run would take hours, so it is in flight when the others have ended."""
 SHORT = ("--only", "steps=500,400,300")
 
 
@@ -77,7 +77,7 @@ def table(folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The table of the same sweep in processes, without the run that does not end."""
+    """Return the table of the same sweep in processes, without the endless run."""
     folder = tmp_path_factory.mktemp("undisturbed")
     (folder / "small.yaml").write_text(SWEEP)
     command = [sys.executable, "-m", "normexp", "sweep", "small.yaml", *SHORT]
@@ -88,11 +88,9 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_of_a_lost_worker_only_the_run_in_flight_is_repeated(
-    two: Cluster, tmp_path: Path, number: signal.Signals
-) -> None:
-    told = tmp_path / "told"
-    work = partial(workloads.told, str(told))
+def test_only_the_active_run_of_a_lost_worker_is_repeated(two: Cluster, tmp_path: Path, number: signal.Signals) -> None:
+    started = tmp_path / "started"
+    work = partial(workloads.told, str(started))
     events = dask([tiny(seed, steps=150) for seed in range(6)], jobs=2, work=work, scheduler=two.address)
     done: list[RunRecord] = []
     flying: dict[str, bool] = {}
@@ -107,17 +105,17 @@ def test_of_a_lost_worker_only_the_run_in_flight_is_repeated(
             two.workers[0].wait(PATIENCE_SECONDS)
     assert [record.status for record in done] == [Status.DONE] * 6
     assert len({record.run_id for record in done}) == 6
-    starts = told.read_text().split()
+    starts = started.read_text().split()
     assert len(starts) == 7
     assert set(starts) == {str(seed) for seed in range(6)}
 
 
 @slow
-def test_a_run_that_costs_every_worker_ends_as_killed(two: Cluster) -> None:
+def test_a_run_that_loses_every_worker_is_killed(two: Cluster) -> None:
     work = partial(workloads.one_bad, "kill the dask worker")
     done = records(dask([tiny(seed) for seed in range(3)], jobs=2, work=work, scheduler=two.address))
     bad = done.pop(workloads.BAD)
-    assert (bad.status, bad.error) == (Status.KILLED, "killed: 4 workers were lost while they did it")
+    assert (bad.status, "4 workers" in (bad.error or "")) == (Status.KILLED, True)
     assert [record.status for record in done.values()] == [Status.DONE] * 2
 
 
@@ -130,7 +128,7 @@ def test_a_lost_scheduler_ends_the_driver_and_the_same_command_continues(
     os.killpg(two.scheduler.pid, signal.SIGKILL)
     _, err = driver.communicate(timeout=PATIENCE_SECONDS)
     assert driver.returncode == 1, err
-    assert "the connection to the dask scheduler is lost: " in err
+    assert "the connection to the dask scheduler was lost: " in err
     assert "the same command continues" in err
     assert "Traceback" not in err
     two.wait_until_gone("normexp")
@@ -144,9 +142,7 @@ def test_a_lost_scheduler_ends_the_driver_and_the_same_command_continues(
 
 
 @slow
-def test_of_a_killed_driver_no_run_goes_on_and_its_rerun_continues(
-    two: Cluster, tmp_path: Path, undisturbed: str
-) -> None:
+def test_a_killed_driver_stops_its_runs_and_can_be_continued(two: Cluster, tmp_path: Path, undisturbed: str) -> None:
     driver = sweep(two, tmp_path)
     wait_for_runs(tmp_path, 1)
     driver.kill()
@@ -168,7 +164,7 @@ def test_of_a_killed_driver_no_run_goes_on_and_its_rerun_continues(
 
 @slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupted_driver_stores_what_is_there(
+def test_an_interrupted_driver_keeps_finished_runs(
     two: Cluster, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     driver = sweep(two, tmp_path)
@@ -209,7 +205,7 @@ def test_ctrl_c_ends_a_cluster_of_this_process(tmp_path: Path, two: Cluster) -> 
 def test_a_worker_of_another_version_is_refused_at_once_and_when_it_comes_later(tmp_path: Path) -> None:
     (tmp_path / "other.py").write_text("import normexp\nnormexp.__version__ = '9.9'\n")
     (tmp_path / "without.py").write_text("import sys\nsys.modules['normexp'] = None\n")
-    told = f"normexp 9.9 (here {workers.versions()['normexp']}): install the same there as here"
+    difference = f"normexp 9.9 (here {workers.versions()['normexp']})"
     with cluster(tmp_path, workers=1) as running:
         running.wait_for_workers(1)
         events = dask(
@@ -219,7 +215,7 @@ def test_a_worker_of_another_version_is_refused_at_once_and_when_it_comes_later(
         running.add_worker("--preload", str(tmp_path / "other.py"))
         with pytest.raises(ClusterError) as caught:
             list(events)
-        assert list(caught.value.complaints) == [f"a worker that has joined has {told}"]
+        assert [difference in complaint for complaint in caught.value.complaints] == [True]
         with pytest.raises(UserError, match=r"has normexp 9\.9") as refused:
             next(dask([tiny(0)], jobs=1, work=workloads.quick, scheduler=running.address))
         assert not isinstance(refused.value, ClusterError)
@@ -227,17 +223,17 @@ def test_a_worker_of_another_version_is_refused_at_once_and_when_it_comes_later(
         running.wait_for_workers(1)
         running.add_worker("--preload", str(tmp_path / "without.py"))
         running.wait_for_workers(2)
-        with pytest.raises(UserError, match=r"the worker tcp://.* has no normexp that answers"):
+        with pytest.raises(UserError, match=r"^the worker tcp://"):
             next(dask([tiny(0)], jobs=1, work=workloads.quick, scheduler=running.address))
     with (
         cluster(tmp_path, 0, "--preload", str(tmp_path / "without.py")) as running,
-        pytest.raises(UserError, match="the scheduler has no normexp that answers"),
+        pytest.raises(UserError, match=r"^the scheduler "),
     ):
         next(dask([tiny(0)], jobs=1, work=workloads.quick, scheduler=running.address))
 
 
 @slow
-def test_without_workers_it_waits_for_one_and_takes_more_as_they_come(tmp_path: Path) -> None:
+def test_it_waits_for_workers_and_uses_new_ones(tmp_path: Path) -> None:
     with cluster(tmp_path, workers=0) as running:
         events = dask(
             [tiny(seed, steps=60) for seed in range(30)], jobs=9, work=workloads.paced, scheduler=running.address

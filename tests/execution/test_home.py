@@ -1,4 +1,4 @@
-"""Nothing is made in the user's home but caches, and the program works without a home."""
+"""Only caches are created in the user's home, and the program works without a home."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere libra
 
 @pytest.fixture
 def chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    """As before matplotlib is imported, with none of the variables set; the home is the test's folder."""
+    """Set the state before matplotlib is imported: no variables are set, and the home is the test's folder."""
     for name in (CACHE, "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "DASK_CONFIG"):
         monkeypatch.delenv(name, raising=False)
     for name in ("matplotlib", "dask"):
@@ -27,7 +27,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatc
     return monkeypatch
 
 
-def test_matplotlib_is_given_its_cache_folder(chosen: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_matplotlib_uses_the_cache_folder(chosen: pytest.MonkeyPatch, tmp_path: Path) -> None:
     home.redirect_matplotlib()
     assert os.environ[CACHE] == str(tmp_path / ".cache" / "matplotlib")
     chosen.delenv(CACHE)
@@ -41,7 +41,7 @@ def test_matplotlib_is_given_its_cache_folder(chosen: pytest.MonkeyPatch, tmp_pa
 
 
 @pytest.mark.parametrize("missing", ["nonexistent", "file"])
-def test_without_a_home_it_is_given_none(missing: str, chosen: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_matplotlib_gets_no_folder_without_a_home(missing: str, chosen: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     chosen.setenv("HOME", str(tmp_path / missing))
     home.redirect_matplotlib()
@@ -65,7 +65,7 @@ def test_settings_of_the_user_are_still_read(chosen: pytest.MonkeyPatch, tmp_pat
     assert os.environ["DASK_CONFIG"] == "mine"
 
 
-def test_a_program_that_has_imported_the_library_is_left_alone(chosen: pytest.MonkeyPatch) -> None:
+def test_imported_libraries_are_not_redirected(chosen: pytest.MonkeyPatch) -> None:
     for name in ("matplotlib", "dask"):
         chosen.setitem(sys.modules, name, sys)
     home.redirect_matplotlib()
@@ -76,7 +76,7 @@ def test_a_program_that_has_imported_the_library_is_left_alone(chosen: pytest.Mo
 
 @pytest.mark.slow
 def test_a_sweep_makes_no_home_and_nothing_but_caches_in_one(tmp_path: Path) -> None:
-    """With figures, which matplotlib draws."""
+
     (tmp_path / "tiny.yaml").write_text(TINY)
     there, nowhere = tmp_path / "home", tmp_path / "nowhere" / "home"
     there.mkdir()

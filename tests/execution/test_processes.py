@@ -1,4 +1,4 @@
-"""What an executor of processes promises besides: nothing that a worker does hurts another, and no worker stays."""
+"""The executor of processes: workers do not affect each other, and none is left behind."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_worker_of_30_layers_stays_under_600_mebibytes() -> None:
     assert 100 < int(record.log or 0) / 1024 < 600
 
 
-def test_a_run_over_its_time_that_is_deaf_to_sigterm_is_killed() -> None:
+def test_a_timed_out_run_that_ignores_sigterm_is_killed() -> None:
     (record,) = records(processes([tiny(0)], jobs=1, timeout_seconds=0.3, work=workloads.silent)).values()
     assert record.status is Status.TIMEOUT
 
@@ -54,7 +54,7 @@ def test_the_time_of_a_run_starts_with_the_run() -> None:
     assert [record.status for record in done.values()] == [Status.DONE] * 4
 
 
-def test_everything_printed_is_in_the_log_and_nowhere_else(capfd: pytest.CaptureFixture[str]) -> None:
+def test_all_output_goes_to_the_log(capfd: pytest.CaptureFixture[str]) -> None:
     (record,) = records(processes([tiny(0, steps=3)], jobs=1, work=workloads.prints)).values()
     log = record.log or ""
     assert log.splitlines()[:3] == ["from Python", "from C", "from a child"]
@@ -62,7 +62,7 @@ def test_everything_printed_is_in_the_log_and_nowhere_else(capfd: pytest.Capture
     assert capfd.readouterr() == ("", "")
 
 
-def test_of_a_long_log_the_end_is_kept() -> None:
+def test_the_end_of_a_long_log_is_kept() -> None:
     (record,) = records(processes([tiny(0, steps=15_000)], jobs=1, work=workloads.prints)).values()
     log = record.log or ""
     assert 2**20 < len(log) < 2**20 + 100
@@ -119,7 +119,7 @@ def test_workers_import_nothing_of_torch() -> None:
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="needs glibc")
-def test_workers_keep_what_they_free() -> None:
+def test_workers_keep_freed_memory() -> None:
     (record,) = records(processes([tiny(0)], jobs=1, work=workloads.faults)).values()
     assert int(record.log or "") < 3 * 4096  # ten turns of 4096 pages, were each given back
 
@@ -129,7 +129,7 @@ def test_workers_do_not_hear_ctrl_c() -> None:
     assert record.status is Status.DONE
 
 
-def test_a_machine_that_starts_no_process_costs_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_cannot_start_processes_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     start, calls = launch.start, []
 
     def fail_second(*arguments: object) -> None:
@@ -143,50 +143,40 @@ def test_a_machine_that_starts_no_process_costs_no_run(monkeypatch: pytest.Monke
     assert isinstance(next(events), Started)
     with pytest.raises(LauncherError) as caught:
         next(events)
-    assert list(caught.value.complaints) == [
-        "cannot start a worker process: Resource temporarily unavailable: give fewer --jobs, or raise `ulimit -u`"
-    ]
+    (complaint,) = caught.value.complaints
+    facts = ("Resource temporarily unavailable", "--jobs", "ulimit -u")
+    assert [fact for fact in facts if fact not in complaint] == []
     assert multiprocessing.active_children() == []
 
 
 @pytest.mark.parametrize(
-    ("code", "advice"),
-    [
-        (errno.ENOSPC, "free some in the temporary folder, or name another in TMPDIR"),
-        (errno.EDQUOT, "free some in the temporary folder, or name another in TMPDIR"),
-        (errno.EROFS, "name a folder that can be written in TMPDIR"),
-        (errno.EACCES, "name a folder that can be written in TMPDIR"),
-        (errno.ENOENT, "name a folder that can be written in TMPDIR"),
-    ],
-    ids=lambda value: errno.errorcode[value] if isinstance(value, int) else "",
+    "code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOENT], ids=errno.errorcode.get
 )
-def test_a_temporary_folder_that_takes_no_log_is_told(code: int, advice: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unusable_temporary_folder_is_reported(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
-    with pytest.raises(LauncherError, match=f"cannot start a worker process: {os.strerror(code)}: {advice}"):
+    with pytest.raises(LauncherError, match=f"{os.strerror(code)}: .*TMPDIR"):
         list(processes([tiny(0)], jobs=1, work=workloads.quick))
 
 
 @pytest.mark.slow
-def test_a_temporary_folder_whose_path_is_too_long_for_a_socket_is_told(tmp_path: Path) -> None:
+def test_a_temporary_folder_with_a_long_path_is_reported(tmp_path: Path) -> None:
     long = tmp_path / ("t" * 150)
     long.mkdir()
     (tmp_path / "tiny.yaml").write_text(TINY)
     done = run("sweep", "tiny.yaml", cwd=tmp_path, TMPDIR=str(long))
     assert done.returncode == 1
-    told = "cannot start a worker process: AF_UNIX path too long: name a folder with a shorter path in TMPDIR"
-    assert told in done.stderr
-    assert "the same command continues" in done.stderr
+    assert [fact for fact in ("AF_UNIX path too long", "TMPDIR") if fact not in done.stderr] == []
 
 
-def test_a_server_that_ends_whenever_it_is_started_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_keeps_ending_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: object) -> None:
         raise EOFError
 
     monkeypatch.setattr(launch, "_start", fail)
-    with pytest.raises(LauncherError, match="the fork server that starts them ends itself"):
+    with pytest.raises(LauncherError, match="fork server"):
         list(processes([tiny(0)], jobs=1, work=workloads.quick))
 
 
@@ -195,7 +185,7 @@ def test_a_timeout_may_be_longer_than_the_system_can_wait() -> None:
     assert record.status is Status.DONE
 
 
-def test_a_server_that_dies_while_a_process_starts_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_server_is_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
     start, calls = launch._start, []
 
     def fail_once(*arguments: object) -> None:
@@ -209,7 +199,7 @@ def test_a_server_that_dies_while_a_process_starts_costs_nothing(monkeypatch: py
     assert [record.status for record in done.values()] == [Status.DONE] * 2
 
 
-def test_spawned_processes_where_there_is_no_fork_server(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spawned_processes_without_a_fork_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "METHOD", "spawn")
     done = records(processes([tiny(seed) for seed in range(2)], jobs=2, work=partial(workloads.one_bad, "exit 3")))
     assert done[0].status is Status.DONE

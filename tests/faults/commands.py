@@ -1,4 +1,4 @@
-"""The program in this process: quick, and what it does not catch is the test's failure."""
+"""Run the program in this process, which is faster. Uncaught exceptions fail the test."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def program(
     *argv: str, cwd: Path, figures: bool = False, obeys_modes: bool = False, clock: float | None = None
 ) -> Ended:
     """Run `normexp ARGV`. With `obeys_modes` root has no privilege; the clock goes `clock` s back at each reading."""
-    found: list[Ended | BaseException] = []
+    ends: list[Ended | BaseException] = []
 
     def run() -> None:
         try:
             if obeys_modes:
                 drop_capabilities()
-            found.append(_run(argv))
+            ends.append(_run(argv))
         except BaseException as fault:
-            found.append(fault)
+            ends.append(fault)
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.chdir(cwd))
@@ -45,9 +45,9 @@ def program(
             thread.join()
         else:
             run()
-    if isinstance(found[0], BaseException):
-        raise found[0]
-    return found[0]
+    if isinstance(ends[0], BaseException):
+        raise ends[0]
+    return ends[0]
 
 
 def _run(argv: tuple[str, ...]) -> Ended:

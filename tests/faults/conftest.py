@@ -1,4 +1,4 @@
-"""What the tests of faults share: nurseries, and finished sweeps to copy and harm."""
+"""Fixtures of the tests of faults: nurseries, and finished sweeps to copy and damage."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _nursery(folder: Path, *, light: bool) -> Iterator[Nursery]:
 
 @pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which sweep `one` is done, then `two`, which shares a run with it, and `two` is packed: no fault."""
+    """A folder with the finished sweeps `one` and `two`, which share a run, and a pack of `two`."""
     folder = tmp_path_factory.mktemp("undisturbed")
     write_configs(folder)
     for name in (ONE, TWO):

@@ -1,6 +1,6 @@
-"""A process that has imported everything, and forks the program as often as it is asked to: 0.1 s a command, not 2.
+"""A process that has imported everything and forks to run commands, which takes 0.1 s per command instead of 2 s.
 
-Told on standard input, answered on standard output, a line of JSON each. Run as a script; `Nursery` is its other end.
+It reads orders from standard input and writes answers to standard output, one line of JSON each. `Nursery` starts it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 OPERATIONS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir"}
-"""Audit events, each raised before the file operation of that name."""
+"""Audit events that are raised before file operations."""
 CAPABILITIES = 0x20080522
-"""Version 3 of the structures that capset takes."""
+"""Version 3 of the structures of capset."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """A command, and what befalls it. Times in seconds; `kill_at` counts file operations under `cwd`."""
+    """A command and its fault. `kill_after` is in seconds; `kill_at` counts file operations under `cwd`."""
 
     argv: tuple[str, ...]
     cwd: str
@@ -37,7 +37,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Ended:
-    """`code` as of subprocess: negative for a signal."""
+    """The end of a command. `code` is negative for a signal, as in subprocess."""
 
     code: int
     seconds: float
@@ -47,9 +47,9 @@ class Ended:
 
 
 class Nursery:
-    """Runs commands of the program one after another, each in a fork of a process that has imported it all.
+    """Runs commands one after another, each in a fork of a process that has imported everything.
 
-    A `light` one is there sooner, for commands that neither train nor make tables.
+    A `light` nursery starts faster, for commands that neither train nor write tables.
     """
 
     def __init__(self, folder: Path, *, light: bool = False) -> None:
@@ -63,22 +63,22 @@ class Nursery:
         )
 
     def run(self, *argv: str, cwd: Path, **befalls: Any) -> Ended:
-        """Run `normexp ARGV` until it ends, by itself or as ordered."""
+        """Run `normexp ARGV` until it ends or is killed as ordered."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(asdict(Order(argv, str(cwd), **befalls))) + "\n")
         self._process.stdin.flush()
         answer = json.loads(self._process.stdout.readline())
-        told = {name: (self._folder / name).read_text("utf-8", "replace") for name in ("out", "err")}
-        return Ended(**answer, **told)
+        output = {name: (self._folder / name).read_text("utf-8", "replace") for name in ("out", "err")}
+        return Ended(**answer, **output)
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         self._process.communicate()
 
 
 def main(folder: Path, *, light: bool) -> None:
-    """Answer orders until there are no more."""
+    """Execute orders until there are no more."""
     if light:
         import normexp.storage.packs
     else:
@@ -101,7 +101,7 @@ def main(folder: Path, *, light: bool) -> None:
 
 
 def _load() -> None:
-    """What else a sweep imports; and it estimates once what each command would estimate anew."""
+    """Import the other modules of a sweep, and estimate reference losses once for all commands."""
     import torch
 
     from normexp.config.run import RunConfig
@@ -153,7 +153,7 @@ def _obey(order: Order, folder: Path) -> None:
 
 
 def drop_capabilities() -> None:
-    """From here on, root is refused what the modes of its own files refuse."""
+    """Drop the privileges of root, so that file modes apply to it."""
     header, data = (ctypes.c_uint32 * 2)(CAPABILITIES, 0), (ctypes.c_uint32 * 6)()
     if ctypes.CDLL(None, use_errno=True).capset(header, data):
         raise OSError(ctypes.get_errno(), "capset")

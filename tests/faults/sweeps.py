@@ -1,4 +1,4 @@
-"""Sweeps of very short runs, and what must hold of one after any fault."""
+"""Sweeps of very short runs, and their results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from nursery import Ended
 
 Run = Callable[..., Ended]
-"""`command`, or that of a nursery."""
+"""`commands.program`, or `run` of a nursery."""
 
 BASE = (
     "base: {depth: 1, width: 8, hidden: 8, heads: 2, vocab: 8, order: 1, batch: 4, steps: 6, eval_every: 3, "
@@ -17,7 +17,7 @@ BASE = (
 )
 ONE, TWO = "one", "two"
 CONFIGS = {ONE: "grid: {lr: [1e-2], seed: [0, 1]}\n", TWO: "grid: {lr: [1e-2, 1e30], seed: [1, 2]}\n"}
-"""`two` shares a run with `one`; with lr 1e30 runs die."""
+"""`two` shares a run with `one`. Runs with lr 1e30 become non-finite."""
 TRACES = ("curve.csv", "layers.csv", "death.csv")
 REPRODUCIBLE = ("points.csv", "runs.csv", "summary.csv")
 
@@ -28,29 +28,29 @@ def write_configs(folder: Path) -> None:
 
 
 def arguments(folder: Path, name: str) -> list[str]:
-    """Of the command that makes a sweep, or continues it."""
+    """Return the arguments that run or continue a sweep."""
     out = str(folder / "results")
     return ["sweep", str(folder / f"{name}.yaml"), "--out", out, "--executor", "inline", "--save-weights"]
 
 
-def sweep(run: Run, folder: Path, name: str, **befalls: object) -> Ended:
-    return run(*arguments(folder, name), cwd=folder, **befalls)
+def sweep(run: Run, folder: Path, name: str, **faults: object) -> Ended:
+    return run(*arguments(folder, name), cwd=folder, **faults)
 
 
-def finished(run: Run, folder: Path, name: str, **befalls: object) -> Ended:
-    ended = sweep(run, folder, name, **befalls)
+def finished(run: Run, folder: Path, name: str, **faults: object) -> Ended:
+    ended = sweep(run, folder, name, **faults)
     assert ended.code == 0, ended.err
     return ended
 
 
 def numbers(folder: Path, name: str, *, norms: bool = True) -> dict[str, str]:
-    """Every loss of every run, and the tables that hold no time; without gradient norms, which packs leave out."""
-    found = {table: (folder / "results" / name / table).read_text() for table in REPRODUCIBLE}
+    """Return all traces and the tables without times, without gradient norms if `norms` is false."""
+    texts = {table: (folder / "results" / name / table).read_text() for table in REPRODUCIBLE}
     for path in sorted((folder / "results" / name / "runs").glob("*/*")):
         if path.name in TRACES:
             text = path.read_text()
-            found[f"{path.parent.name}/{path.name}"] = text if norms else _without_norms(text)
-    return found
+            texts[f"{path.parent.name}/{path.name}"] = text if norms else _without_norms(text)
+    return texts
 
 
 def _without_norms(text: str) -> str:

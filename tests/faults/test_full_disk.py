@@ -1,4 +1,4 @@
-"""A disk that is full: no further run starts, what is there stays valid, and after freeing some the command goes on."""
+"""A full disk stops a sweep, leaves its results valid, and the command continues once there is space."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def mount(folder: Path, *options: str) -> None:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder on a file system of its own, of SMALL bytes."""
+    """A folder on a separate file system of SMALL bytes."""
     folder = tmp_path / "disk"
     folder.mkdir()
     try:
@@ -47,15 +47,15 @@ def free(folder: Path, size: int = LARGE) -> None:
 
 
 def fill(folder: Path, *, but_pages: int) -> Path:
-    """Fill the file system but for so many pages; the file that does it."""
+    """Fill the file system except for some pages, and return the file that fills it."""
     ballast = folder / "ballast"
     room = os.statvfs(folder)
     ballast.write_bytes(b"x" * (room.f_bavail * room.f_frsize - but_pages * PAGE))
     return ballast
 
 
-def told_once(ended: Ended, reason: str, folder: Path) -> None:
-    """One plain line names a path and the reason."""
+def reported_once(ended: Ended, reason: str, folder: Path) -> None:
+    """Check that one line names a path and the reason."""
     assert "Traceback" not in ended.err
     lines = [line for line in ended.err.splitlines() if reason in line]
     assert len(lines) == 1, ended.err
@@ -79,7 +79,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def test_amid_the_runs(disk: Path, reference: dict[str, str]) -> None:
     ended = sweep(program, disk, NAME)
     assert ended.code == 1, ended.err
-    told_once(ended, "No space left on device", disk)
+    reported_once(ended, "No space left on device", disk)
     done = runs_done(disk)
     assert 0 < done < 8
     assert f"{done} done, {8 - done} to do; the same command continues" in ended.err
@@ -100,7 +100,7 @@ def test_in_tables_and_figures_after_all_runs(disk: Path, reference: dict[str, s
         ballast = fill(disk, but_pages=pages)
         ended = sweep(program, disk, NAME, figures=True)
         assert ended.code == 1, ended.err
-        told_once(ended, "No space left on device", disk)
+        reported_once(ended, "No space left on device", disk)
         assert "8 done, 0 to do; the same command continues" in ended.err
         assert leftovers(disk) == []
         assert numbers(disk, NAME) == reference
@@ -114,7 +114,7 @@ def test_at_the_very_start(disk: Path) -> None:
         ballast = fill(disk, but_pages=pages)
         ended = sweep(program, disk, NAME)
         assert ended.code == 2, ended.err
-        told_once(ended, "No space left on device", disk)
+        reported_once(ended, "No space left on device", disk)
         assert leftovers(disk) == []
         assert runs_done(disk) == 0
         ballast.unlink()
@@ -132,14 +132,14 @@ def test_while_packing_or_reporting(command: str, disk: Path) -> None:
     ballast = fill(disk, but_pages=0)
     ended = program(command, f"{disk}/results/{NAME}", cwd=disk)
     assert ended.code == 2, ended.err
-    told_once(ended, "No space left on device", disk)
+    reported_once(ended, "No space left on device", disk)
     ballast.unlink()
     assert sorted(disk.rglob("*")) == before
 
 
 @pytest.mark.slow
 def test_a_file_larger_than_the_system_allows(tmp_path: Path, reference: dict[str, str]) -> None:
-    """As a quota refuses it, where nothing can be mounted: here, the manifest."""
+    """The size limit refuses the manifest, like a quota."""
     (tmp_path / f"{NAME}.yaml").write_text(BASE + GRID)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
@@ -148,7 +148,7 @@ def test_a_file_larger_than_the_system_allows(tmp_path: Path, reference: dict[st
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert ended.code == 2, ended.err
-    told_once(ended, "manifest.json: File too large", tmp_path)
+    reported_once(ended, "manifest.json: File too large", tmp_path)
     assert leftovers(tmp_path) == []
     assert runs_done(tmp_path) == 0
     finished(program, tmp_path, NAME)

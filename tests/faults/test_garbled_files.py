@@ -1,4 +1,4 @@
-"""A file of results/ cut, emptied, garbled, replaced: no traceback, no good run lost, and the file is named."""
+"""Damaged and replaced files of results/ are named, give no traceback, and cost no undamaged run."""
 
 from __future__ import annotations
 
@@ -84,43 +84,43 @@ def rows(folder: Path) -> dict[str, str]:
 
 
 def check(kind: str, damage: str, folder: Path) -> None:
-    """Every command on a sweep one of whose files is damaged; then the sweep itself, which mends it."""
+    """Run every command on a sweep with a damaged file, then the sweep itself, which repairs it."""
     two = folder / "results" / TWO
     ids = sorted(os.listdir(two / "runs"))
     bad = next(run_id for run_id in ids if (two / "runs" / run_id / "death.csv").exists())
     good = next(run_id for run_id in ids if not (two / "runs" / run_id / "death.csv").exists())
     path = two / kind if kind not in (*RUN_FILES, "RUN") else two / "runs" / bad / kind.replace("RUN", "")
     DAMAGES[damage](path)
-    told = f"{kind}: {damage}"
+    context = f"{kind}: {damage}"
     intact = {name: text for name, text in read_all(two / "runs").items() if bad not in name and kind != "runs"}
     for name, *given in reading(kind in DERIVED, folder, bad, good):
         ended = program(name, *given, cwd=folder)
-        assert ended.code in (0, 1, 2), (told, name)
+        assert ended.code in (0, 1, 2), (context, name)
         if ended.code == 2:
-            assert names(ended.err, path, bad, good), (told, name, ended.err)
+            assert names(ended.err, path, bad, good), (context, name, ended.err)
         elif ended.code == 1 and name == "pack":  # what it cannot read is left out, and named in a warning
             warned = [line for line in ended.err.splitlines() if line.startswith("warning: ")]
-            assert any(names(line, path, bad, good) for line in warned), (told, ended.err)
+            assert any(names(line, path, bad, good) for line in warned), (context, ended.err)
         elif ended.code == 1:
-            assert name == "repro", (told, name, ended)
-            assert "differs first" in ended.out, (told, ended)
+            assert name == "repro", (context, name, ended)
+            assert "first difference at step" in ended.out, (context, ended)
     ended = program(*arguments(folder, TWO), cwd=folder)
     if ended.code:
-        assert str(path) in ended.err, (told, ended.err)
-        assert "remove" in ended.err or "in its place" in ended.err, (told, ended.err)
-        assert not ended.out, (told, "before the first run")
+        assert str(path) in ended.err, (context, ended.err)
+        assert "remove" in ended.err or "replace" in ended.err, (context, ended.err)
+        assert not ended.out, (context, "before the first run")
         _remove(path)
         ended = program(*arguments(folder, TWO), cwd=folder)
-    assert ended.code == 0, (told, ended)
-    assert leftovers(folder) == [], told
-    assert rows(two) == dict.fromkeys(rows(two), "done"), told
-    assert len(rows(two)) == 4, told
+    assert ended.code == 0, (context, ended)
+    assert leftovers(folder) == [], context
+    assert rows(two) == dict.fromkeys(rows(two), "done"), context
+    assert len(rows(two)) == 4, context
     for name, text in intact.items():
-        assert (two / "runs" / name).read_bytes() == text, (told, name)
+        assert (two / "runs" / name).read_bytes() == text, (context, name)
 
 
 def reading(derived: bool, folder: Path, bad: str, good: str) -> list[tuple[str, ...]]:
-    """The commands that read a sweep: of files that are `derived`, few read any."""
+    """Return the commands that read a sweep. Few of them read `derived` files."""
     two, out = str(folder / "results" / TWO), ("--out", str(folder / "results"))
     few = [("list", *out), ("report", two), ("explain", bad, *out)]
     more = [
@@ -175,7 +175,7 @@ def test_some_damage_to_some_files(kind: str, damage: str, undisturbed: Path, tm
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_damage_to_any_file(kind: str, undisturbed: Path, tmp_path: Path) -> None:
-    """Every damage to the files that nothing makes again, every fourth to each of the others."""
+    """Every kind of damage to the files that cannot be rebuilt, every fourth kind to the others."""
     some = list(DAMAGES)[KINDS.index(kind) % 4 :: 4]
     for damage in DAMAGES if kind in ("manifest.json", "run.json", "curve.csv") else some:
         folder = copied(undisturbed, tmp_path / "folder")

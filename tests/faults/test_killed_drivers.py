@@ -1,4 +1,4 @@
-"""SIGKILL to a driver at any moment: the same command continues, and nobody sees that it happened."""
+"""After SIGKILL to a driver at any moment, the same command continues to the same results."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from nursery import Nursery
 from patience import HOURS, wait_until
 from sweeps import ONE, TWO, Run, arguments, finished, leftovers, numbers, sweep, write_configs
 
-"""Of the random moments; each failure names its own."""
+"""Seed of the random moments. Each failure names its moment."""
 RANDOM_KILLS = 100
 KILLS_A_FOLDER = 10
 DRIVERS = 8
 
 
 def prepared(folder: Path, undisturbed: Path) -> Path:
-    """A fresh folder in which `one` is done."""
+    """A folder in which sweep `one` is finished."""
     folder.mkdir()
     write_configs(folder)
     shutil.copytree(undisturbed / "results" / ONE, folder / "results" / ONE)
     return folder
 
 
-def same_as_undisturbed(folder: Path, undisturbed: Path, told: str, *, norms: bool = True) -> None:
-    """Each run is there once, its losses are those of an undisturbed sweep, and nothing else is left."""
-    assert leftovers(folder) == [], told
-    assert numbers(folder, TWO, norms=norms) == numbers(undisturbed, TWO, norms=norms), told
-    assert not (folder / "results" / TWO / ".driver.json").exists(), told
+def same_as_undisturbed(folder: Path, undisturbed: Path, context: str, *, norms: bool = True) -> None:
+    """Check that all runs equal those of an undisturbed sweep, and that no temporary files are left."""
+    assert leftovers(folder) == [], context
+    assert numbers(folder, TWO, norms=norms) == numbers(undisturbed, TWO, norms=norms), context
+    assert not (folder / "results" / TWO / ".driver.json").exists(), context
 
 
 def arguments_of(name: str, folder: Path) -> list[str]:
@@ -45,7 +45,7 @@ def arguments_of(name: str, folder: Path) -> list[str]:
 
 
 def before(name: str, folder: Path, undisturbed: Path) -> None:
-    """Bring a folder to where a command has all of its work to do."""
+    """Prepare a folder in which a command has all of its work to do."""
     two = folder / "results" / TWO
     shutil.rmtree(two, ignore_errors=True)
     if name in ("report", "pack"):
@@ -57,22 +57,22 @@ def before(name: str, folder: Path, undisturbed: Path) -> None:
 
 
 def kill_before_operation(number: int, name: str, run: Run, folder: Path, undisturbed: Path) -> bool:
-    """Kill a command, give it again, and look. False where it ended before its file operation of this number."""
+    """Kill a command, repeat it and check. Return False if it ended before this file operation."""
     before(name, folder, undisturbed)
     ended = run(*arguments_of(name, folder), cwd=folder, kill_at=number)
-    told = f"{name} killed before file operation {number}"
+    context = f"{name} killed before file operation {number}"
     if ended.code != -signal.SIGKILL:
-        assert ended.code == 0, (told, ended.err)
+        assert ended.code == 0, (context, ended.err)
         return False
     ended = run(*arguments_of(name, folder), cwd=folder)
-    assert ended.code == 0, (told, ended.err)
+    assert ended.code == 0, (context, ended.err)
     if name == "pack":
         pack = Path("results", TWO, "runs.tar.xz")
-        assert (folder / pack).read_bytes() == (undisturbed / pack).read_bytes(), told
+        assert (folder / pack).read_bytes() == (undisturbed / pack).read_bytes(), context
     if name == "unpack":  # which makes no tables
-        assert leftovers(folder) == [], told
-        assert program("report", f"{folder}/results/{TWO}", cwd=folder).code == 0, told
-    same_as_undisturbed(folder, undisturbed, told, norms=name != "unpack")
+        assert leftovers(folder) == [], context
+        assert program("report", f"{folder}/results/{TWO}", cwd=folder).code == 0, context
+    same_as_undisturbed(folder, undisturbed, context, norms=name != "unpack")
     return True
 
 
@@ -95,7 +95,7 @@ def test_a_kill_before_every_file_operation(
 
 @pytest.mark.slow
 def test_kills_at_random_moments_of_a_sweep(nursery: Nursery, undisturbed: Path, tmp_path: Path) -> None:
-    """Start, copies from another sweep, runs, tables, figures: as many in a folder as come before it is done."""
+    """Kill at start, while copying from another sweep, in runs, tables and figures, until the sweep is done."""
     moments = random.Random(SEED)
     fresh = prepared(tmp_path / "measured", undisturbed)
     longest = finished(nursery.run, fresh, TWO, figures=True).seconds
@@ -109,17 +109,17 @@ def test_kills_at_random_moments_of_a_sweep(nursery: Nursery, undisturbed: Path,
             if ended.code != -signal.SIGKILL:
                 break
             kills += 1
-        told = f"seed {SEED}, folder {folders}: killed after {delays} s"
+        context = f"seed {SEED}, folder {folders}: killed after {delays} s"
         finished(nursery.run, folder, TWO, figures=True)
-        same_as_undisturbed(folder, undisturbed, told)
+        same_as_undisturbed(folder, undisturbed, context)
         figures = Path("results", TWO, "figures")
-        assert sorted(os.listdir(folder / figures)) == sorted(os.listdir(fresh / figures)), told
+        assert sorted(os.listdir(folder / figures)) == sorted(os.listdir(fresh / figures)), context
         shutil.rmtree(folder)
 
 
 BEGAN = "import ctypes, pathlib, sys, time; pathlib.Path(__file__).with_name('began').touch()\n"
 DEEP = f"import ctypes; ctypes.PyDLL(None).sleep({HOURS})\n"
-"""As a large library is loaded: the interpreter's lock is held, and no thread has a turn."""
+"""Like the import of a large library: the interpreter's lock is held, and no thread runs."""
 JUST_BEGUN = "import sys\nif 'forkserver' in sys.orig_argv[-1]:\n    " + BEGAN + "    time.sleep(1.5)\n"
 
 
@@ -140,7 +140,7 @@ def test_a_driver_killed_while_its_server(modules: dict[str, str], tmp_path: Pat
 
 @pytest.mark.slow
 def test_a_killed_driver_of_processes_leaves_none_of_them(undisturbed: Path, tmp_path: Path) -> None:
-    """The program as it is installed, with two workers; soon after the kill none of its processes lives."""
+    """Kill the installed program with two workers: soon none of its processes is alive."""
     moments = random.Random(SEED)
     folder = prepared(tmp_path / "folder", undisturbed)
     program = [sys.executable, "-m", "normexp", "sweep", f"{folder}/{TWO}.yaml", "--out", f"{folder}/results", "-j2"]

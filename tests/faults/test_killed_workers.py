@@ -1,4 +1,4 @@
-"""SIGKILL to a process below a driver: its own run is `killed`, no other is touched, and --retry-failed repairs it."""
+"""After SIGKILL to a worker, its run is `killed`, others are not affected, and --retry-failed repairs it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def curves(folder: Path) -> dict[str, str]:
 
 
 def workers(driver: int) -> list[int]:
-    """The driver's grandchildren: the fork server stands between."""
+    """Return the driver's grandchildren. The fork server is between them."""
     family = {}
     for pid in session(driver):
         try:
@@ -64,7 +64,7 @@ def workers(driver: int) -> list[int]:
 def test_a_kill_of_the_trial_of_a_path_decides_nothing_and_a_crash_rules_it_out(
     trial: str, fault: str, found: str
 ) -> None:
-    """A kill comes from outside. If it decided, all runs of the sweep would take another path and differ."""
+    """A kill must not change the execution path: otherwise, other runs of the sweep would differ."""
     code = (
         "import os, signal\nfrom normexp.training.paths import choice as paths\n"
         f"paths.{trial} = lambda: os.kill(os.getpid(), signal.{fault})\n"
@@ -76,14 +76,14 @@ def test_a_kill_of_the_trial_of_a_path_decides_nothing_and_a_crash_rules_it_out(
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_killed_workers_cost_their_own_runs_alone(tmp_path: Path) -> None:
+def test_killed_workers_affect_only_their_runs(tmp_path: Path) -> None:
     moments = random.Random(SEED)
     for name in ("whole", "killed"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "many.yaml").write_text(CONFIG)
     whole, folder = tmp_path / "whole", tmp_path / "killed"
     subprocess.run(program(whole), check=True, capture_output=True)
-    told = f"seed {SEED}"
+    context = f"seed {SEED}"
     driver = subprocess.Popen(
         program(folder), start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -96,22 +96,22 @@ def test_killed_workers_cost_their_own_runs_alone(tmp_path: Path) -> None:
             killed.add(victim)
             with suppress(ProcessLookupError):  # it has just ended
                 os.kill(victim, signal.SIGKILL)
-    said, _ = driver.communicate(timeout=PATIENCE_SECONDS)
-    assert driver.returncode == 1, (told, said)
+    output, _ = driver.communicate(timeout=PATIENCE_SECONDS)
+    assert driver.returncode == 1, (context, output)
     found = statuses(folder)
-    assert set(found.values()) == {"done", "killed"}, (told, said)
-    assert 1 <= list(found.values()).count("killed") <= KILLS, (told, said)
+    assert set(found.values()) == {"done", "killed"}, (context, output)
+    assert 1 <= list(found.values()).count("killed") <= KILLS, (context, output)
     reference = curves(whole)
     for run_id, status in found.items():
         record = json.loads((folder / "results" / "many" / "runs" / run_id / "run.json").read_text())
         if status == "done":
-            assert curves(folder)[run_id] == reference[run_id], told
+            assert curves(folder)[run_id] == reference[run_id], context
         else:
-            assert re.search(r"killed by signal 9 \(SIGKILL\)", record["error"]), told
+            assert re.search(r"killed by signal 9 \(SIGKILL\)", record["error"]), context
     assert subprocess.run(program(folder), capture_output=True).returncode == 1, "left so until asked"
     subprocess.run(program(folder, "--retry-failed"), check=True, capture_output=True)
-    assert set(statuses(folder).values()) == {"done"}, told
-    assert curves(folder) == reference, told
+    assert set(statuses(folder).values()) == {"done"}, context
+    assert curves(folder) == reference, context
     for table in ("runs.csv", "summary.csv", "points.csv"):
-        assert (folder / "results/many" / table).read_bytes() == (whole / "results/many" / table).read_bytes(), told
+        assert (folder / "results/many" / table).read_bytes() == (whole / "results/many" / table).read_bytes(), context
     shutil.rmtree(folder)

@@ -1,4 +1,4 @@
-"""A results folder that cannot be written, or is none: refused with its path before the first run."""
+"""Results folders that cannot be written are refused with their path before the first run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def refused(ended: Ended, path: Path, reason: str) -> None:
-    """Exit code 2, one line with path and reason, and no run has begun."""
+    """Check exit code 2 and one line with path and reason."""
     assert ended.code == 2, ended.err
     (line,) = ended.err.splitlines()
     assert line.startswith("normexp: cannot "), line
@@ -56,7 +56,7 @@ def test_a_folder_whose_modes_forbid_it(closed: str, folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["list", "report", "explain", "repro", "pack", "convert", "sweep"])
 @pytest.mark.parametrize("closed", ["one", "one/runs", "one/runs/*", "one/runs/*/run.json", "one/manifest.json"])
-def test_what_may_not_be_read_is_told(command: str, closed: str, folder: Path, undisturbed: Path) -> None:
+def test_unreadable_files_are_reported(command: str, closed: str, folder: Path, undisturbed: Path) -> None:
     shutil.copytree(undisturbed / "results" / ONE, folder / "results" / ONE)
     run_id = sorted(os.listdir(folder / "results/one/runs"))[0]
     (path,) = [path for path in (folder / "results").glob(closed) if "*" not in closed or run_id in str(path)]

@@ -30,7 +30,7 @@ def took(config: RunConfig, times: float, **seconds: float) -> RunRecord:
     return replace(records.done(config, 2.0), seconds={"steps": 0.75 * trained, "eval": 0.25 * trained} | seconds)
 
 
-def told(config: RunConfig, times: float, beside: float = 0.0) -> RunRecord:
+def record_of(config: RunConfig, times: float, beside: float = 0.0) -> RunRecord:
     """The same, `total` with what it took beside them."""
     record = took(config, times)
     return replace(record, seconds={**record.seconds, "total": sum(record.seconds.values()) + beside})
@@ -49,23 +49,23 @@ def test_a_run_is_its_steps_and_its_evaluations() -> None:
 
 
 @pytest.mark.parametrize("batch", [8, 32, 128])
-def test_an_evaluation_costs_the_validation_set_forward_and_the_signal(batch: int) -> None:
+def test_an_evaluation_is_a_forward_pass_and_the_layer_signal(batch: int) -> None:
     run = RunConfig(depth=2, batch=batch)
     forward = VALIDATION_SEQUENCES / batch / 3
     assert time_left.evaluation(run) == pytest.approx(time_left.guess(run, 1) * (forward + time_left.SIGNAL_STEPS))
 
 
-def test_stored_runs_give_the_rate_and_the_words() -> None:
+def test_stored_runs_give_the_pace_and_its_basis() -> None:
     run = RunConfig(depth=4, steps=records.STEPS)
-    pace = time_left.pace([told(run, 3.0, beside=1.0)])
-    assert pace.basis == "by stored runs"
+    pace = time_left.pace([record_of(run, 3.0, beside=1.0)])
+    assert "stored runs" in pace.basis
     longer = replace(run, steps=200)
     assert pace.run(longer) == pytest.approx(3 * time_left.work(longer) + 1.0 + time_left.ASSUMED_RUN_SECONDS), (
         "what is not of its steps does not grow with them"
     )
 
 
-def test_a_sweep_is_its_runs_on_its_workers_between_their_start_and_the_figures() -> None:
+def test_a_sweep_takes_start_runs_and_figures() -> None:
     run = RunConfig(depth=4, steps=200)
     pace = time_left.Pace(basis="", overall=3.0, run_seconds=1.0, start_seconds=5.0)
     work = 3 * time_left.work(run) + 1.0
@@ -75,11 +75,11 @@ def test_a_sweep_is_its_runs_on_its_workers_between_their_start_and_the_figures(
 def test_tiny_runs_beside_a_long_one_do_not_mislead() -> None:
     long = RunConfig(depth=20, steps=records.STEPS)
     tiny = RunConfig(depth=1, width=8, heads=1, hidden=8, steps=records.STEPS)
-    pace = time_left.pace([told(long, 2.0), *[told(tiny, 20.0)] * 9])
+    pace = time_left.pace([record_of(long, 2.0), *[record_of(tiny, 20.0)] * 9])
     assert pace.run(long) == pytest.approx(2.0 * time_left.work(long), rel=0.1)
 
 
-def test_without_stored_runs_it_is_said_to_be_a_guess() -> None:
+def test_without_stored_runs_the_pace_is_a_guess() -> None:
     pace = time_left.pace([])
     assert "guess" in pace.basis
     assert time_left.seconds([RunConfig()], pace, 2) > 0
@@ -91,7 +91,7 @@ def test_one_long_run_is_not_split_over_workers() -> None:
     assert time_left.seconds([long, short], pace, 8) == time_left.seconds([long], pace, 1)
 
 
-def test_small_networks_cost_what_their_blocks_cost_and_large_ones_what_they_compute() -> None:
+def test_small_networks_cost_overhead_and_large_ones_operations() -> None:
     small = RunConfig(depth=20, width=8, hidden=8, heads=2, vocab=8, batch=1)
     assert time_left.guess(small, 10) == pytest.approx(10 * 21 * time_left.ASSUMED_OVERHEAD_SECONDS, rel=0.01)
     large = RunConfig(depth=20, width=1024, hidden=4096)
@@ -100,7 +100,7 @@ def test_small_networks_cost_what_their_blocks_cost_and_large_ones_what_they_com
 
 def test_runs_of_the_same_mixer_are_asked_first() -> None:
     stored = [
-        told(RunConfig(mixer=mixer, steps=records.STEPS), times)
+        record_of(RunConfig(mixer=mixer, steps=records.STEPS), times)
         for mixer, times in (("linear", 2.0), ("linear", 2.0), ("attention", 5.0))
     ]
     pace = time_left.pace(stored)

@@ -1,4 +1,4 @@
-"""How long a sweep will take, by a sample of it: on simulated clocks, and with real workers."""
+"""Estimates of a sweep's time from a sample, on simulated clocks and with real workers."""
 
 from __future__ import annotations
 
@@ -62,17 +62,17 @@ class Machine:
 
 @pytest.mark.parametrize(("start", "beside", "pace"), [(0.0, 0.0, 1.0), (20.0, 0.5, 6.0), (3.0, 2.0, 0.3)])
 @pytest.mark.parametrize("jobs", [1, 2, 40])
-def test_a_sample_finds_what_the_machine_takes(start: float, beside: float, pace: float, jobs: int) -> None:
+def test_a_sample_measures_the_machine(start: float, beside: float, pace: float, jobs: int) -> None:
     machine = Machine(start, beside, pace)
     sample = sampling.sample(TODO, jobs, machine, Job(), machine.clock)
     assert sample is not None
     assert sample.start_seconds == pytest.approx(start, abs=1e-6)
     assert sample.run_seconds == pytest.approx(beside, abs=1e-6)
-    found = time_left.pace((), sample)
-    assert found.run(TODO[0]) == pytest.approx(pace * time_left.work(TODO[0]) + beside)
-    assert "short runs" in found.basis
-    expected = start + max(sum(map(found.run, TODO)) / jobs, max(map(found.run, TODO))) + found.end_seconds
-    assert time_left.seconds(TODO, found, jobs) == pytest.approx(expected)
+    measured = time_left.pace((), sample)
+    assert measured.run(TODO[0]) == pytest.approx(pace * time_left.work(TODO[0]) + beside)
+    assert "short runs" in measured.basis
+    expected = start + max(sum(map(measured.run, TODO)) / jobs, max(map(measured.run, TODO))) + measured.end_seconds
+    assert time_left.seconds(TODO, measured, jobs) == pytest.approx(expected)
 
 
 def test_a_sample_is_short_and_of_every_network_and_as_busy_as_the_sweep() -> None:
@@ -85,11 +85,11 @@ def test_a_sample_is_short_and_of_every_network_and_as_busy_as_the_sweep() -> No
     assert all(run.eval_every == run.steps < 500 for run in machine.made)
 
 
-def test_no_run_of_a_sample_is_longer_than_its_own() -> None:
+def test_sampled_runs_are_never_longer_than_the_original() -> None:
     assert sampling.shorter(RunConfig(steps=2)).steps == 2
 
 
-def test_a_sample_that_fails_is_none() -> None:
+def test_a_failed_sample_returns_none() -> None:
     machine = Machine(1.0, 1.0, 1.0)
     machine.record = records.failed  # type: ignore[method-assign]
     assert sampling.sample(TODO, 2, machine, Job(), machine.clock) is None
@@ -105,9 +105,9 @@ class TestSeconds:
         monkeypatch.setattr("normexp.runner.sampling.sample.__defaults__", (machine.clock,))
         return machine
 
-    def test_a_sweep_of_which_nothing_is_stored_is_sampled(self, machine: Machine) -> None:
+    def test_a_sweep_without_stored_runs_is_sampled(self, machine: Machine) -> None:
         seconds, basis = sampling.seconds(TODO, [], self.OPTIONS, {})
-        assert basis == "measured now by 4 short runs"
+        assert "4 short runs" in basis
         runs = 8.0 * sum(map(time_left.work, TODO)) + len(TODO)
         assert runs / 2 <= seconds <= runs / 2 + 3.0 + 8.0 * time_left.ASSUMED_END_SECONDS + 1e-6
 
@@ -121,7 +121,7 @@ class TestSeconds:
 
     def test_stored_runs_of_every_mixer_are_enough(self, machine: Machine) -> None:
         stored = [machine.record(replace(TODO[0], mixer="attention"))]
-        assert sampling.seconds(TODO, stored, self.OPTIONS, {})[1] == "by stored runs"
+        assert sampling.seconds(TODO, stored, self.OPTIONS, {})[1] == "based on stored runs"
         assert machine.made == []
         linear = [replace(run, mixer="linear") for run in TODO]
         assert "short runs" in sampling.seconds([*TODO, *linear], stored, self.OPTIONS, {})[1]
@@ -143,5 +143,5 @@ def test_a_real_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "RUN_SECONDS", 0.05)
     todo = [RunConfig(depth=2, steps=100_000, seed=seed) for seed in (0, 1)]
     seconds, basis = sampling.seconds(todo, [], Options(out=Path("results"), jobs=2), check_tasks(todo))
-    assert basis == "measured now by 2 short runs"
+    assert "2 short runs" in basis
     assert seconds > 1

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+import golden_texts
 import pytest
 from tinysweeps import Silent, StopsAfter, fails, losses, options, plan, sweep
 
@@ -38,7 +39,7 @@ def test_an_interrupted_sweep_continues_to_the_same_numbers(tmp_path: Path) -> N
     straight, _ = sweep(tmp_path / "a", plan())
     stopped, listener = sweep(tmp_path / "b", plan(), StopsAfter(1))
     assert stopped.exit_code == 130
-    assert stopped.message == "stopped by SIGINT: 1 done, 3 to do; the same command continues"
+    assert stopped.message == golden_texts.STOPPED
     assert listener.ended == 1
     assert stopped.stopped
     assert len(stopped.report.records) == 1
@@ -78,13 +79,14 @@ class TestFailedRuns:
         assert listener.ended == 1
 
 
-def test_an_interrupted_force_counts_what_it_has_done_itself(tmp_path: Path) -> None:
+def test_an_interrupted_forced_sweep_counts_only_new_runs(tmp_path: Path) -> None:
     sweep(tmp_path, plan())
     stopped, _ = sweep(tmp_path, plan(), StopsAfter(1), force=True)
-    assert stopped.message == "stopped by SIGINT: 1 done, 3 to do; the same command without --force continues"
+    assert "SIGINT: 1 done, 3 to do" in stopped.message
+    assert "without --force" in stopped.message
 
 
-def test_a_display_that_has_gone_costs_no_run(tmp_path: Path) -> None:
+def test_display_errors_are_ignored(tmp_path: Path) -> None:
     class Gone(Silent):
         def begin(self, todo: Sequence[RunConfig], *, done: int, failed: int, reused: int) -> None:
             raise BrokenPipeError
@@ -99,27 +101,30 @@ def test_a_display_that_has_gone_costs_no_run(tmp_path: Path) -> None:
     assert (swept.exit_code, len(swept.report.records)) == (0, 4)
 
 
-def test_a_task_with_nothing_to_learn_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="nothing to learn"):
-        sweep(tmp_path, plan(sharpness=[4.0, 0.01]))
+@pytest.mark.parametrize(
+    ("axes", "rest", "fact"),
+    [
+        ({"sharpness": [4.0, 0.01]}, {}, "sharpness"),
+        ({}, {"jobs": 0}, "jobs: 0"),
+        ({}, {"timeout_seconds": 3.0}, "timeout: "),
+        ({}, {"executor": "magic"}, "magic: .*processes, inline"),
+    ],
+)
+def test_invalid_options_are_refused_before_anything_is_written(
+    axes: dict[str, object], rest: dict[str, object], fact: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=fact):
+        run_sweep(plan(**axes), replace(options(tmp_path), **rest), Silent())
     assert not list(tmp_path.iterdir())
 
 
-def test_as_many_runs_at_a_time_as_there_are_processors_unless_told_otherwise(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jobs_default_to_the_number_of_processors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
     monkeypatch.setattr("normexp.execution.executors.default_jobs", lambda: 7)
     monkeypatch.setitem(EXECUTORS, "counting", lambda configs, *, jobs, **how: seen.append(jobs) or (_ for _ in ()))
     for jobs in (None, 3):
         run_sweep(plan(), Options(out=tmp_path, jobs=jobs, executor="counting"), Silent())
     assert seen == [7, 3]
-
-
-def test_no_runs_at_a_time_are_refused_before_anything_is_written(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="jobs: 0 runs at a time"):
-        run_sweep(plan(), Options(out=tmp_path, jobs=0, executor="inline"), Silent())
-    assert not list(tmp_path.iterdir())
 
 
 def test_tasks_are_checked_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,23 +162,12 @@ def test_a_task_beyond_memory_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
         raise MemoryError
 
     monkeypatch.setattr(Task, "check", too_large)
-    with pytest.raises(UserError, match="does not fit into memory"):
+    with pytest.raises(UserError, match="memory"):
         sweep(tmp_path, plan())
     assert not list(tmp_path.iterdir())
 
 
-def test_a_timeout_inline_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"^timeout: .* use executor processes"):
-        sweep(tmp_path, plan(), timeout_seconds=3.0)
-    assert not list(tmp_path.iterdir())
-
-
-def test_an_unknown_executor_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="processes, inline"):
-        run_sweep(plan(), replace(options(tmp_path), executor="magic"), Silent())
-
-
-def test_a_full_disk_stops_the_sweep_and_keeps_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_stops_the_sweep_and_keeps_stored_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = Store.write
     count = 0
 

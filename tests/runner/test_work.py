@@ -1,4 +1,4 @@
-"""Which runs a sweep makes: what is missing, outdated, forced or asked for alone, and what other folders have."""
+"""The runs that a sweep executes: missing, outdated, forced or selected ones, unless other folders have them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_second_start_has_nothing_to_do(tmp_path: Path) -> None:
     assert (first.store.folder / "runs.csv").read_bytes() == before
 
 
-def test_only_what_is_missing_runs(tmp_path: Path) -> None:
+def test_only_missing_runs_are_executed(tmp_path: Path) -> None:
     straight, _ = sweep(tmp_path / "a", plan())
     swept, _ = sweep(tmp_path / "b", plan())
     gone = list(plan().configs)[2]
@@ -33,15 +33,7 @@ def test_only_what_is_missing_runs(tmp_path: Path) -> None:
         assert (again.store.folder / name).read_bytes() == (straight.store.folder / name).read_bytes()
 
 
-def test_force_runs_everything_again(tmp_path: Path) -> None:
-    sweep(tmp_path, plan())
-    _, listener = sweep(tmp_path, plan(), force=True)
-    assert len(listener.todo) == 4
-
-
-def test_a_refreshed_run_is_taken_from_a_sweep_that_has_it_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rerun_outdated_run_is_copied_by_other_sweeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("one", "two"):
         sweep(tmp_path, plan(name))
     monkeypatch.setattr("normexp.records.numerics.CHANGES", {99: lambda run: True})
@@ -51,7 +43,7 @@ def test_a_refreshed_run_is_taken_from_a_sweep_that_has_it_anew(
     assert (second.reused, len(second.todo)) == (4, 0)
 
 
-def test_outdated_runs_are_told_and_run_again_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outdated_runs_draw_a_warning_and_are_rerun_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep(tmp_path, plan())
     monkeypatch.setattr("normexp.records.numerics.CHANGES", {99: lambda run: True})
     swept, listener = sweep(tmp_path, plan())
@@ -68,7 +60,7 @@ class TestOnly:
         assert len(swept.report.plan.points) == 4
         assert int(swept.report.summary["pending"].sum()) == 3
 
-    def test_matches_what_was_asked_where_a_run_answers_several_points(self, tmp_path: Path) -> None:
+    def test_matches_every_point_of_a_run(self, tmp_path: Path) -> None:
         asked = plan(norm="none", position=["pre", "post"], lr=1e-3, seed=0)
         assert len(asked.points) == 2
         _, listener = sweep(tmp_path, asked, only=("position=post",))
@@ -79,7 +71,7 @@ class TestOnly:
         assert [(config.lr, config.seed) for config in listener.todo] == [(1e-3, 0), (1e-2, 0)]
 
     @pytest.mark.parametrize("text", ["lr=5", "nosuch=1", "lr", "lr=", "depth=x"])
-    def test_is_refused_where_it_matches_nothing_and_nothing_is_written(self, tmp_path: Path, text: str) -> None:
+    def test_is_refused_if_it_matches_nothing(self, tmp_path: Path, text: str) -> None:
         with pytest.raises(UserError, match=r"^only "):
             sweep(tmp_path, plan(), only=(text,))
         assert not list(tmp_path.iterdir())
@@ -104,10 +96,11 @@ class TestOtherFolders:
         assert listener.reused == 3
         assert second.exit_code == 0
 
-    def test_with_force_nothing_is_copied(self, tmp_path: Path) -> None:
+    def test_with_force_everything_is_rerun_and_nothing_is_copied(self, tmp_path: Path) -> None:
         sweep(tmp_path, plan("one"))
-        _, listener = sweep(tmp_path, plan("two"), force=True)
-        assert (listener.reused, len(listener.todo)) == (0, 4)
+        for name in ("one", "two"):
+            _, listener = sweep(tmp_path, plan(name), force=True)
+            assert (listener.reused, len(listener.todo)) == (0, 4)
 
     def test_a_sweep_that_shares_no_run_is_refused_with_a_difference(self, tmp_path: Path) -> None:
         swept, _ = sweep(tmp_path, plan())
@@ -126,7 +119,7 @@ class TestOtherFolders:
         assert len(swept.store.strays()) == 2
 
 
-def test_redundant_points_are_run_once_and_shown_in_each_cell(tmp_path: Path) -> None:
+def test_duplicate_configs_run_once_and_are_shown_in_each_cell(tmp_path: Path) -> None:
     asked = plan(norm=["none", "ln"], position=["pre", "post"], lr=1e-3, seed=0)
     swept, listener = sweep(tmp_path, asked)
     assert len(listener.todo) == 3

@@ -167,7 +167,7 @@ def test_numpy_numbers_are_written_as_plain_ones() -> None:
     assert codec.curve_to_csv([row]) == "step,lr,train_loss,grad_norm,val_loss\n1,0.1,nan,,\n"
 
 
-def test_a_dead_run_is_null_with_a_kind(store: Store, plan: Plan) -> None:
+def test_infinite_losses_are_null_with_a_kind(store: Store, plan: Plan) -> None:
     record = made.dead(plan.points[2].config, 12, kind="inf")
     assert record.result is not None
     store.write(replace(record, result=replace(record.result, final_val_loss=-math.inf)))

@@ -1,4 +1,4 @@
-"""Files of weights that are damaged, hostile or none: one plain complaint, and nothing in them is ever run."""
+"""Damaged and hostile files of weights are refused, and nothing in them is ever run."""
 
 import json
 import pickle
@@ -30,50 +30,49 @@ def test_a_config_of_a_giant_is_refused_by_a_short_file() -> None:
 
 
 @pytest.mark.parametrize(
-    ("metadata", "said"),
+    ("metadata", "fact"),
     [
-        ({"normexp_format": "2"}, "format '2' of weights is not known"),
-        ({"normexp_format": "-1"}, "format '-1' of weights"),
-        ({"normexp_config": "[1]"}, "config: not a JSON object"),
-        ({"normexp_config": "{"}, "config: Expecting"),
-        ({"normexp_config": '{"depht": 3}'}, "config: unknown keys depht"),
-        ({"normexp_config": '{"depth": "x", "width": -1}'}, "config: depth: 'x' is not a number"),
-        ({"normexp_config": '{"norm": "mine"}'}, "config: norm 'mine' is of a plugin: give its file with --plugin"),
-        ({"normexp_config": "[" * 100_000}, "config: "),
+        ({"normexp_format": "2"}, "'2'"),
+        ({"normexp_format": "-1"}, "'-1'"),
+        ({"normexp_config": "[1]"}, "JSON object"),
+        ({"normexp_config": "{"}, "Expecting"),
+        ({"normexp_config": '{"depht": 3}'}, "depht"),
+        ({"normexp_config": '{"depth": "x", "width": -1}'}, "depth: 'x'"),
+        ({"normexp_config": '{"norm": "mine"}'}, "--plugin"),
+        ({"normexp_config": "[" * 100_000}, "config"),
     ],
 )
-def test_metadata_that_cannot_be_used_are_told(metadata: dict[str, str], said: str) -> None:
+def test_invalid_metadata_is_refused(metadata: dict[str, str], fact: str) -> None:
     whole = {"normexp_config": json.dumps(CONFIG.to_dict()), "normexp_format": "1"}
     with pytest.raises(UserError) as fault:
         read(save(dict(TENSORS), whole | metadata))
-    assert said in fault.value.complaints[0]
+    assert fact in fault.value.complaints[0]
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    "data",
     [
-        (b"", "is empty"),
-        (b"\0" * 7, "is no safetensors file"),
-        (b"hello, I am a text file", "is no safetensors file"),
-        (with_header(b"{", 2**63), "its header has 9223372036854775808 bytes, and the file 73"),
-        (with_header(b"{", 2**30), "is damaged or cut"),
-        (with_header(b"{}x"), "is damaged: its header"),
-        (with_header(b'{"a":' * 50_000), "is damaged: its header"),
-        (with_header(b'{"a": 3}'), "is damaged: its header"),
-        (with_header(b'{"a": {"dtype": "F32", "shape": 3, "data_offsets": [0, 4]}}'), "is damaged: its header"),
-        (with_header(b'{"a": {"dtype": "F32", "shape": [-3], "data_offsets": [0, 4]}}'), "is damaged: its header"),
-        (with_header(b'{"__metadata__": {"normexp_config": 3}}'), "is damaged: its header"),
-        (with_header(b'{"__metadata__": []}'), "does not say what network it is of"),
+        b"",
+        b"\0" * 7,
+        b"hello, I am a text file",
+        with_header(b"{", 2**63),
+        with_header(b"{", 2**30),
+        with_header(b"{}x"),
+        with_header(b'{"a":' * 50_000),
+        with_header(b'{"a": 3}'),
+        with_header(b'{"a": {"dtype": "F32", "shape": 3, "data_offsets": [0, 4]}}'),
+        with_header(b'{"a": {"dtype": "F32", "shape": [-3], "data_offsets": [0, 4]}}'),
+        with_header(b'{"__metadata__": {"normexp_config": 3}}'),
+        with_header(b'{"__metadata__": []}'),
     ],
 )
-def test_what_is_no_file_of_weights_is_refused(data: bytes, said: str) -> None:
-    with pytest.raises(UserError) as fault:
+def test_invalid_weights_are_refused(data: bytes) -> None:
+    with pytest.raises(UserError, match=r"here\.safetensors"):
         read(data)
-    assert said in str(fault.value)
 
 
 class Bomb:
-    """Makes a file when it is unpickled."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -92,7 +91,7 @@ def test_pickles_are_refused_and_never_run(tmp_path: Path, name: str) -> None:
     made = tmp_path / "made"
     for dump in (torch.save, lambda bomb, path: path.write_bytes(pickle.dumps(bomb))):
         dump(Bomb(made), tmp_path / name)
-        with pytest.raises(UserError, match=r"write .* state dict with safetensors\.torch\.save_file"):
+        with pytest.raises(UserError, match=r"safetensors\.torch\.save_file"):
             open_file(tmp_path / name)
         assert not made.exists()
         pickle.loads(pickle.dumps(Bomb(made)))
@@ -120,20 +119,20 @@ def complaints(data: bytes) -> list[str]:
 
 @given(st.lists(st.tuples(st.one_of(st.integers(0, 200), st.integers(0, HEADER)), st.integers(1, 255)), min_size=1))
 @settings(deadline=None, max_examples=300)
-def test_flipped_bytes_of_the_header_are_told_or_change_nothing_but_keys(flips: list[tuple[int, int]]) -> None:
+def test_flipped_bytes_of_the_header_are_reported_or_change_only_keys(flips: list[tuple[int, int]]) -> None:
     data = bytearray(DATA)
     for at, flip in flips:
         data[at] ^= flip
-    told = complaints(bytes(data))
-    assert all("here" in line and line.isprintable() for line in told)
-    if not told:
+    complaint_lines = complaints(bytes(data))
+    assert all("here" in line and line.isprintable() for line in complaint_lines)
+    if not complaint_lines:
         config, network = read(bytes(data))
         assert tensors_of(network).keys() == tensors_of(build(config)).keys()
 
 
 @given(st.integers(HEADER, len(DATA) - 1), st.integers(1, 255))
 @settings(deadline=None, max_examples=30)
-def test_flipped_bytes_of_a_tensor_are_other_numbers(at: int, flip: int) -> None:
+def test_flipped_bytes_of_a_tensor_are_not_noticed(at: int, flip: int) -> None:
     data = bytearray(DATA)
     data[at] ^= flip
     assert read(bytes(data))[0] == CONFIG

@@ -1,4 +1,4 @@
-"""Packs from elsewhere: nothing of them lands outside of the folder, or unpacks to more than it may."""
+"""Packs from other people: nothing is written outside of the folder, and sizes are limited."""
 
 from __future__ import annotations
 
@@ -36,21 +36,19 @@ def member(name: str, *, kind: bytes = tarfile.REGTYPE, size: int = 0, target: s
 
 
 class TestPacks:
-    """A pack from elsewhere."""
-
-    def refused(self, folder: Path, told: str) -> None:
+    def refused(self, folder: Path, fact: str) -> None:
         before = sorted(folder.parent.rglob("*"))
         for use in (unpack, named):
-            with pytest.raises(UserError, match=told):
+            with pytest.raises(UserError, match=fact):
                 use(folder / PACK)
         assert sorted(folder.parent.rglob("*")) == before
 
     @pytest.mark.parametrize(
         "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE]
     )
-    def test_anything_but_a_plain_file_is_refused(self, tmp_path: Path, kind: bytes) -> None:
+    def test_anything_but_a_regular_file_is_refused(self, tmp_path: Path, kind: bytes) -> None:
         written(tmp_path / PACK, (member(f"{RUNS}/a/{RUN}", kind=kind, target="/etc/passwd"), b""))
-        self.refused(tmp_path, "is no plain file")
+        self.refused(tmp_path, f"'{RUNS}/a/{RUN}'")
 
     @pytest.mark.parametrize(
         "name",
@@ -58,18 +56,16 @@ class TestPacks:
     )
     def test_no_name_leads_out_of_the_folder(self, tmp_path: Path, name: str) -> None:
         written(tmp_path / PACK, (member(name, size=1), b"x"))
-        with pytest.raises(UserError, match=r"no place in it|damaged"):
+        with pytest.raises(UserError, match="damaged"):
             unpack(tmp_path / PACK)
         assert [path.name for path in tmp_path.iterdir()] == [PACK]
 
-    def test_what_unpacks_to_too_much_is_refused_before_it_does(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_unpacked_size_is_limited(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(packs, "MOST_BYTES", 10**6)
         big = b"\0" * 3 * 10**6
         written(tmp_path / PACK, (member(f"{RUNS}/a/{RUN}", size=len(big)), big))
         assert (tmp_path / PACK).stat().st_size < 2000
-        self.refused(tmp_path, "unpacks to more than 0.0 GB")
+        self.refused(tmp_path, "0.0 GB")
 
     def test_a_sparse_file_does_not_grow(self, tmp_path: Path) -> None:
         info = member(f"{RUNS}/a/{RUN}", kind=tarfile.GNUTYPE_SPARSE)
@@ -78,18 +74,16 @@ class TestPacks:
         header[148:156] = b" " * 8
         header[148:156] = b"%06o\0 " % sum(header)
         (tmp_path / PACK).write_bytes(lzma.compress(bytes(header) + b"\0" * 1024))
-        self.refused(tmp_path, "is no plain file")
+        self.refused(tmp_path, f"'{RUNS}/a/{RUN}'")
 
     def test_too_many_files_are_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(packs, "MOST_FILES", 3)
         written(tmp_path / PACK, *((member(f"{RUNS}/{name}/{RUN}"), b"") for name in "abcd"))
-        self.refused(tmp_path, "it holds more than 3 files")
+        self.refused(tmp_path, "more than 3 files")
 
-    def test_what_could_not_be_unpacked_again_is_not_packed(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_sweeps_beyond_the_limits_are_not_packed(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(packs, "MOST_BYTES", 10**3)
-        with pytest.raises(UserError, match="too many for one pack"):
+        with pytest.raises(UserError, match="too much for one pack"):
             pack(store)
         assert not (store.folder / PACK).exists()
 

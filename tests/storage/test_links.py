@@ -24,9 +24,7 @@ class TestLinks:
     """A results folder from elsewhere whose parts are symbolic links: nothing is read or written through them."""
 
     @pytest.mark.parametrize("name", [RUNS, FIGURES])
-    def test_a_folder_of_a_sweep_that_leads_elsewhere_is_not_written_through(
-        self, store: Store, tmp_path: Path, name: str
-    ) -> None:
+    def test_nothing_is_written_through_a_linked_folder(self, store: Store, tmp_path: Path, name: str) -> None:
         outside = tmp_path / "outside"
         (store.folder / FIGURES).mkdir()
         elsewhere(store.folder / name, outside)
@@ -38,7 +36,7 @@ class TestLinks:
             store.write_derived(f"{name}/x.csv", "x")
         assert victim.read_text() == "mine"
 
-    def test_a_run_that_leads_elsewhere_is_pending_and_not_written_through(self, store: Store, tmp_path: Path) -> None:
+    def test_a_linked_run_is_pending_and_not_written_through(self, store: Store, tmp_path: Path) -> None:
         run_id = ids(store)[0]
         elsewhere(store.folder / RUNS / run_id, tmp_path / "outside")
         before = sorted(path.name for path in (tmp_path / "outside").iterdir())
@@ -54,7 +52,7 @@ class TestLinks:
         assert sorted(path.name for path in (tmp_path / "outside").iterdir()) == before
 
     @pytest.mark.parametrize("name", [LOG, CURVE])
-    def test_what_a_link_leads_to_gets_into_no_pack(self, store: Store, tmp_path: Path, name: str) -> None:
+    def test_linked_files_are_not_packed(self, store: Store, tmp_path: Path, name: str) -> None:
         secret = tmp_path / "secret"
         secret.write_text("secret")
         path = store.folder / RUNS / ids(store)[0] / name
@@ -66,14 +64,14 @@ class TestLinks:
         with pytest.raises(UserError, match="symbolic link"):
             store.read(ids(store)[0])
 
-    def test_what_a_link_leads_to_gets_into_no_report(self, store: Store, tmp_path: Path) -> None:
+    def test_linked_files_are_not_in_reports(self, store: Store, tmp_path: Path) -> None:
         (tmp_path / "secret").write_text("secret")
         (store.folder / FIGURES).mkdir()
         (store.folder / FIGURES / "curves.png").symlink_to(tmp_path / "secret")
         with pytest.raises(UserError, match="symbolic link"):
             outputs.pictures(store.folder)
 
-    def test_another_sweep_with_links_costs_this_one_nothing(self, store: Store, tmp_path: Path) -> None:
+    def test_links_of_another_sweep_are_skipped(self, store: Store, tmp_path: Path) -> None:
         run_id = ids(store)[0]
         for name in (RUN, WEIGHTS):
             path = store.folder / RUNS / run_id / name
@@ -86,16 +84,16 @@ class TestLinks:
 
     @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
     @pytest.mark.parametrize("name", [MANIFEST, SWEEP, f"{RUNS}/RUN_ID/{RUN}", f"{RUNS}/RUN_ID/{CURVE}"])
-    def test_nobody_waits_for_a_pipe(self, store: Store, name: str) -> None:
+    def test_pipes_are_not_waited_for(self, store: Store, name: str) -> None:
         run_id = ids(store)[0]
         path = store.folder / name.replace("RUN_ID", run_id)
         path.unlink()
         os.mkfifo(path)
-        told = ""
+        message = ""
         try:
             store.read_plan()
             store.records()
             store.traces(run_id)
         except UserError as fault:
-            told = str(fault)
-        assert "a pipe or a device" in told + "".join(store.warnings)
+            message = str(fault)
+        assert "a pipe or a device" in message + "".join(store.warnings)

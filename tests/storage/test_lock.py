@@ -1,4 +1,4 @@
-"""The lock of a folder, and what is told where a file system has none."""
+"""The lock of a folder, and errors of file systems without locks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commandline import TINY, main
+from commandline import TINY, invoke
 
 from normexp.config.plan import Plan
 from normexp.errors import UserError
@@ -19,7 +19,7 @@ from normexp.storage.files import StorageError
 from normexp.storage.lock import HOLDER, LOCK, driver_lock
 from normexp.storage.store import Store
 
-ADVICE = "this file system has no file locks: use a folder on another file system"
+ADVICE = "another file system"
 REFUSED = [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL]
 
 
@@ -39,10 +39,11 @@ def _refuse(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fcntl, "flock", flock)
 
 
-def test_a_file_system_without_locks_is_told_with_advice(refused: int, tmp_path: Path) -> None:
+def test_a_file_system_without_locks_is_reported_with_advice(refused: int, tmp_path: Path) -> None:
     with pytest.raises(StorageError) as fault, driver_lock(tmp_path):
         pytest.fail("it holds no lock")
-    assert str(fault.value) == f"cannot lock {tmp_path / LOCK}: {os.strerror(refused)} ({ADVICE})"
+    facts = (str(tmp_path / LOCK), os.strerror(refused), ADVICE)
+    assert [fact for fact in facts if fact not in str(fault.value)] == []
 
 
 @pytest.mark.parametrize(
@@ -55,34 +56,35 @@ def test_a_file_system_without_locks_is_told_with_advice(refused: int, tmp_path:
         pytest.param(["bench", "--shapes", "4x8", "--rounds", "3", "--steps", "0"], id="bench", marks=pytest.mark.slow),
     ],
 )
-def test_each_command_says_so_in_one_line(
-    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_each_command_reports_it_in_one_line(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _refuse(errno.ENOLCK, monkeypatch)
     (tmp_path / "tiny.yaml").write_text(TINY)
     inline = [] if arguments[0] in ("probe", "bench") else ["--executor", "inline"]
-    assert main([*arguments, *inline], tmp_path, monkeypatch) == 2
-    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("normexp: ")]
+    done = invoke(*arguments, *inline, cwd=tmp_path)
+    assert done.code == 2
+    lines = [line for line in done.err.splitlines() if line.startswith("normexp: ")]
     assert len(lines) == 1
-    assert lines[0].endswith(f"/{LOCK}: {os.strerror(errno.ENOLCK)} ({ADVICE})")
+    assert [fact for fact in (f"/{LOCK}: {os.strerror(errno.ENOLCK)}", ADVICE) if fact not in lines[0]] == []
     assert not list(tmp_path.rglob("run.json"))
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "advice"),
     [
         (lambda path: path.mkdir(), "remove that folder"),
         (lambda path: path.symlink_to("elsewhere"), "remove the symbolic link"),
     ],
 )
-def test_what_stands_in_its_place_is_told(make: Callable[[Path], None], told: str, tmp_path: Path) -> None:
+def test_other_files_in_its_place_are_reported(make: Callable[[Path], None], advice: str, tmp_path: Path) -> None:
     make(tmp_path / LOCK)
-    with pytest.raises(StorageError, match=f"cannot lock .*{LOCK}: .*{told}"), driver_lock(tmp_path):
+    with pytest.raises(StorageError, match=f"{LOCK}: .*{advice}"), driver_lock(tmp_path):
         pytest.fail("it holds no lock")
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_it_is_free_again_after_a_fault(tmp_path: Path) -> None:
+def test_the_lock_is_released_after_an_exception(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), driver_lock(tmp_path):
         raise ZeroDivisionError
     with driver_lock(tmp_path), pytest.raises(UserError, match="in use"), driver_lock(tmp_path):
@@ -90,8 +92,7 @@ def test_it_is_free_again_after_a_fault(tmp_path: Path) -> None:
     assert not (tmp_path / HOLDER).exists()
 
 
-def test_a_child_process_does_not_keep_it(tmp_path: Path) -> None:
-    """Workers and other programs that a driver starts may live longer than it does."""
+def test_child_processes_do_not_keep_the_lock(tmp_path: Path) -> None:
     with driver_lock(tmp_path):
         child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False)
     try:
@@ -126,7 +127,7 @@ def test_an_interrupt_between_open_and_lock_leaks_no_descriptor(
     ],
     ids=lambda value: errno.errorcode[value] if isinstance(value, int) else "",
 )
-def test_what_a_disk_says_comes_with_advice(
+def test_disk_errors_come_with_advice(
     code: int, advice: str, store: Store, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(self: Path, target: Path) -> Path:
@@ -138,7 +139,7 @@ def test_what_a_disk_says_comes_with_advice(
 
 
 @pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP], ids=errno.errorcode.get)
-def test_a_file_system_without_fsync_is_good_enough(
+def test_a_file_system_without_fsync_is_accepted(
     code: int, tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fsync(fd: int) -> None:

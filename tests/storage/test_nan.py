@@ -63,7 +63,7 @@ def store(plan: Plan, tmp_path: Path) -> Store:
     return store
 
 
-def told(cells: Any) -> list[str]:
+def cells_as_text(cells: Any) -> list[str]:
     """Each cell as `gap`, or the number."""
     return ["gap" if cell is None or cell is pd.NA else repr(float(cell)) for cell in cells]
 
@@ -92,11 +92,13 @@ READ: Mapping[str, Callable[[bytes], dict[str, list[Any]]]] = {"csv": of_csv, "p
 @pytest.mark.parametrize("to", READ)
 def test_exports_keep_them_apart_and_come_back(to: str, store: Store, plan: Plan, tmp_path: Path) -> None:
     files = dict(export.exporter(to).files(report.read(store), store))
-    assert told(READ[to](files[f"runs.{to}"])["final_val_loss"]) == WANTED
+    assert cells_as_text(READ[to](files[f"runs.{to}"])["final_val_loss"]) == WANTED
     died = list(plan.configs)[1]
     curves = READ[to](files[f"curves.{to}"])
     for name, wanted in CURVE.items():
-        assert [cell for run, cell in zip(curves["run_id"], told(curves[name]), strict=True) if run == died] == wanted
+        assert [
+            cell for run, cell in zip(curves["run_id"], cells_as_text(curves[name]), strict=True) if run == died
+        ] == wanted
     for stem in ("runs", "curves"):
         path = tmp_path / f"{stem}.{to}"
         path.write_bytes(files[path.name])
@@ -111,9 +113,9 @@ def test_frames_keep_them_apart(store: Store) -> None:
         normexp.load(store.folder / "runs.csv"),
         normexp.load(store.folder.parent),
     ):
-        assert told(frame["final_val_loss"]) == WANTED
+        assert cells_as_text(frame["final_val_loss"]) == WANTED
         assert list(frame["final_val_loss"].isna()) == [False, False, False, True]
-        assert told(frame[frame["outcome"] == "nonfinite"].sort_values("lr")["final_val_loss"]) == WANTED[1:]
+        assert cells_as_text(frame[frame["outcome"] == "nonfinite"].sort_values("lr")["final_val_loss"]) == WANTED[1:]
         assert [row["final_val_loss"] is None for row in frames.rows(frame)] == [False, False, False, True]
 
 
@@ -122,7 +124,7 @@ def test_pandas_reads_parquet_so_with_arrow_types(store: Store) -> None:
     pytest.importorskip("pyarrow")
     content = dict(export.exporter("parquet").files(report.read(store), store))["runs.parquet"]
     frame = pd.read_parquet(io.BytesIO(content), dtype_backend="pyarrow")
-    assert told(frame["final_val_loss"]) == WANTED
+    assert cells_as_text(frame["final_val_loss"]) == WANTED
 
 
 def test_json_keeps_them_apart(store: Store, plan: Plan) -> None:
@@ -162,7 +164,7 @@ def test_tensorboard_marks_nan_and_has_no_event_for_a_gap(store: Store, plan: Pl
             (tmp_path / name).write_bytes(content)
     events = EventAccumulator(str(tmp_path / died)).Reload()
     for name, wanted in CURVE.items():
-        assert told(round(event.value, 6) for event in events.Scalars(name)) == [
+        assert cells_as_text(round(event.value, 6) for event in events.Scalars(name)) == [
             cell for cell in wanted if cell != "gap"
         ]
 
@@ -190,7 +192,7 @@ class TestLearnedFraction:
             rows = {name: a for name, a, _ in compare._results(compare.compare(record, record)).rows}
             assert rows["learned fraction"] == f"{fraction:.3f}"
 
-    def test_a_dead_run_has_learned_infinitely_little(self) -> None:
+    def test_the_learned_fraction_of_a_nonfinite_run_is_minus_infinity(self) -> None:
         result = records.dead(records.RunConfig(depth=2), 12).result
         assert result is not None
         assert result.learned_fraction == -math.inf

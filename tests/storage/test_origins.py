@@ -1,4 +1,4 @@
-"""Plugins kept beside their runs: under every name of their text, whoever edits the file, and on another machine."""
+"""Copies of plugins in results folders: complete, unchanged, named in errors, and packed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def plan(norm: str) -> Plan:
 
 
 def filled(folder: Path, plugin: Plugin) -> Store:
-    """A sweep's folder as one of the plugin's makes it."""
+    """Return the folder of a sweep that used the plugin."""
     store = Store(folder)
     with plugins.using(plugin):
         store.begin(plan("l1"), (), force=False)
@@ -47,12 +47,12 @@ def test_a_plugin_of_no_run_is_not_kept(tmp_path: Path) -> None:
     assert not (tmp_path / "own" / "plugins").exists()
 
 
-def test_whoever_lacks_the_file_is_told_where_it_is(tmp_path: Path) -> None:
+def test_errors_name_the_copy_of_a_missing_plugin(tmp_path: Path) -> None:
     store = filled(tmp_path / "own", ONE)
     path = store.folder / "plugins" / f"{ONE.digest}.py"
     with pytest.raises(UserError) as caught:
         store.read_plan()
-    assert str(caught.value).endswith(f"give its file with --plugin FILE.py; kept with the runs: {path}")
+    assert [fact for fact in ("--plugin", str(path)) if fact not in str(caught.value)] == []
     assert len(store.records()) == 1
     assert str(path) in store.warnings[0]
     with plugins.using(plugins.read(path)):
@@ -60,7 +60,7 @@ def test_whoever_lacks_the_file_is_told_where_it_is(tmp_path: Path) -> None:
         assert store.read_plan().configs.keys() == plan("l1").configs.keys()
 
 
-def test_a_shard_keeps_those_of_all_runs_that_its_manifest_names(tmp_path: Path) -> None:
+def test_a_shard_keeps_the_plugins_of_the_complete_sweep(tmp_path: Path) -> None:
     store = Store(tmp_path / "own")
     with plugins.using(ONE):
         parts = [plan("l1").part(Shard(number, 4)) for number in range(1, 5)]
@@ -69,8 +69,7 @@ def test_a_shard_keeps_those_of_all_runs_that_its_manifest_names(tmp_path: Path)
     assert list(plugin_snapshots.kept(store.folder)) == [f"{ONE.digest}.py"]
 
 
-def test_what_was_given_already_is_not_named_again(tmp_path: Path) -> None:
-    """The manifest is that of the newer text, by which the older runs are none of its own."""
+def test_loaded_plugins_are_not_named(tmp_path: Path) -> None:
     store = filled(tmp_path / "own", ONE)
     with plugins.using(TWO):
         store.begin(plan("l1"), (), force=False)
@@ -80,7 +79,7 @@ def test_what_was_given_already_is_not_named_again(tmp_path: Path) -> None:
     assert f"{ONE.digest}.py" not in str(caught.value)
 
 
-def test_a_changed_text_is_not_taken_for_the_kept_one(tmp_path: Path) -> None:
+def test_a_changed_copy_is_ignored_and_replaced(tmp_path: Path) -> None:
     store = filled(tmp_path / "own", ONE)
     path = store.folder / "plugins" / f"{ONE.digest}.py"
     path.write_text("changed = True")
@@ -97,12 +96,12 @@ def test_a_pack_with_a_changed_text_is_damaged(tmp_path: Path) -> None:
     name = f"plugins/{ONE.digest}.py"
     top = {name: b"changed = True", "manifest.json": (store.folder / "manifest.json").read_bytes()}
     (tmp_path / PACK).write_bytes(packed(top))
-    with pytest.raises(UserError, match=f"is damaged.*{name} is not the text of its name"):
+    with pytest.raises(UserError, match=f"is damaged.*{name}"):
         unpack(tmp_path / PACK)
     assert [path.name for path in tmp_path.iterdir()] == ["own", PACK]
 
 
-def test_a_link_in_its_place_is_written_through_by_nobody(tmp_path: Path) -> None:
+def test_a_symbolic_link_is_not_followed(tmp_path: Path) -> None:
     store = filled(tmp_path / "own", ONE)
     elsewhere = tmp_path / "elsewhere"
     (store.folder / "plugins").rename(elsewhere)
@@ -114,7 +113,7 @@ def test_a_link_in_its_place_is_written_through_by_nobody(tmp_path: Path) -> Non
     assert [path.name for path in elsewhere.iterdir()] == [f"{ONE.digest}.py"]
 
 
-def test_a_pack_takes_it_along(tmp_path: Path) -> None:
+def test_a_pack_contains_the_copies(tmp_path: Path) -> None:
     store = filled(tmp_path / "own", ONE)
     with plugins.using(ONE):
         data = pack(store).path.read_bytes()

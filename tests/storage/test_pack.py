@@ -1,4 +1,4 @@
-"""A sweep's pack: what comes back is what was there, and packing again loses nothing."""
+"""A pack restores its sweep, and packing again loses nothing."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 import records as made
+from commandline import invoke
 from packs import carried, copied, ended, plain
-from typer.testing import CliRunner
 
 from normexp.analysis import frames
-from normexp.commands.app import app
 from normexp.config.plan import Plan
 from normexp.errors import UserError
 from normexp.plots.choice import Choice, Source
@@ -72,16 +71,16 @@ def test_equal_runs_give_equal_packs(store: Store, tmp_path: Path) -> None:
     assert target.read_bytes() == first
 
 
-def test_a_run_that_cannot_be_used_is_left_out_and_told(store: Store, plan: Plan) -> None:
+def test_a_damaged_run_is_left_out_with_a_warning(store: Store, plan: Plan) -> None:
     run_id = next(iter(plan.configs))
     (store.folder / RUNS / run_id / RUN).write_text("{")
     packed = pack(store)
     assert packed.runs == 3
     assert run_id in packed.warnings[0]
-    told = CliRunner().invoke(app, ["pack", str(store.folder)])
-    assert (told.exit_code, run_id in told.stderr, ": 3 runs, " in told.stdout) == (1, True, True)
+    done = invoke("pack", store.folder)
+    assert (done.code, run_id in done.err, ": 3 runs, " in done.out) == (1, True, True)
     shutil.rmtree(store.folder / RUNS / run_id)
-    assert CliRunner().invoke(app, ["pack", str(store.folder)]).exit_code == 0
+    assert invoke("pack", store.folder).code == 0
 
 
 def test_runs_without_a_curve_and_with_weights_are_packed_without_either(
@@ -97,7 +96,7 @@ def test_runs_without_a_curve_and_with_weights_are_packed_without_either(
     assert other.traces(config.run_id).curve == []
 
 
-def test_what_another_sweep_has_is_packed_once_and_comes_back(store: Store, plan: Plan, tmp_path: Path) -> None:
+def test_traces_of_another_sweep_are_packed_once_and_restored(store: Store, plan: Plan, tmp_path: Path) -> None:
     other = copied(store, plan)
     alone = pack(other)
     both = [store, other]
@@ -113,7 +112,7 @@ def test_what_another_sweep_has_is_packed_once_and_comes_back(store: Store, plan
         there = tmp_path / f"there {from_pack}" / "other"
         there.mkdir(parents=True)
         shutil.copy(other.folder / PACK, there)
-        with pytest.raises(UserError, match="put its pack there, too"):
+        with pytest.raises(UserError, match=f"{there.parent / store.folder.name}.*pack"):
             unpack(there / PACK)
         shutil.copytree(store.folder, there.parent / store.folder.name)
         if not from_pack:
@@ -128,7 +127,7 @@ def test_what_another_sweep_has_is_packed_once_and_comes_back(store: Store, plan
                     assert new == content
 
 
-def test_a_copy_that_has_changed_since_is_not_taken_for_the_same(store: Store, plan: Plan, tmp_path: Path) -> None:
+def test_a_changed_copy_is_not_referred_to(store: Store, plan: Plan, tmp_path: Path) -> None:
     other = copied(store, plan)
     run_id, config = next(iter(plan.configs.items()))
     store.write(made.done(config, 1.7))
@@ -141,7 +140,7 @@ def test_a_copy_that_has_changed_since_is_not_taken_for_the_same(store: Store, p
     assert plain(Store(there / "other").traces(run_id).curve) == plain(other.traces(run_id).curve)
     Store(there / store.folder.name).write(made.done(list(plan.configs.values())[1], 1.6))
     shutil.rmtree(there / "other" / RUNS)
-    with pytest.raises(UserError, match="has not got it"):
+    with pytest.raises(UserError, match=str(there / store.folder.name)):
         unpack(there / "other" / PACK)
 
 
@@ -168,7 +167,7 @@ def test_packing_again_keeps_the_runs_that_only_the_pack_has(store: Store, plan:
     assert Store(path.parent).records()[run_ids[1]].result is not None
 
 
-def test_what_no_point_asks_for_leaves_the_pack_once_it_is_in_the_folder(store: Store, plan: Plan) -> None:
+def test_orphaned_runs_leave_the_pack_once_they_are_in_the_folder(store: Store, plan: Plan) -> None:
     pack(store)
     fewer = made.plan({"norm": ["ln"], "lr": [1e-3, 1e-2]}, depth=2)
     store.begin(fewer, ["sweep"], force=False)
@@ -178,7 +177,7 @@ def test_what_no_point_asks_for_leaves_the_pack_once_it_is_in_the_folder(store: 
     assert pack(store).runs == 2
 
 
-def test_a_run_that_is_being_written_is_left_out_and_told(
+def test_a_run_that_is_being_written_is_left_out_with_a_warning(
     store: Store, plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A driver removes run.json first, and writes it last."""
@@ -210,23 +209,22 @@ def test_an_unpacked_run_is_reproduced_but_for_its_gradient_norms(store: Store, 
         assert now is not None
         assert now.traces is not None
         assert repro.identical(stored, now)
-        told = repro.verdict(stored, now)[0]
-        assert told.startswith("bit-identical over ")
-        assert told.endswith("; gradient norms are not stored (packing leaves them out) and were not compared")
+        line = repro.verdict(stored, now)[0]
+        assert [fact for fact in ("bit-identical", "gradient norms") if fact not in line] == []
         assert "gradient" not in repro.verdict(now, now)[0]
         rows = list(now.traces.curve)
         rows[5] = replace(rows[5], train_loss=0.0)
-        assert repro.verdict(stored, replace(now, traces=Traces(curve=rows)))[0].startswith("differs first at step 5: ")
-        assert not repro.identical(now, stored), "norms that are not made now are a difference"
+        assert "step 5: " in repro.verdict(stored, replace(now, traces=Traces(curve=rows)))[0]
+        assert not repro.identical(now, stored), "gradient norms missing now are a difference"
 
 
-def test_a_damaged_older_pack_stops_packing_and_the_way_on_is_told(store: Store) -> None:
+def test_a_damaged_older_pack_stops_packing(store: Store) -> None:
     path = store.folder / PACK
     path.write_bytes(b"no archive")
     with pytest.raises(UserError) as fault:
         pack(store)
-    assert "is damaged" in fault.value.complaints[0]
-    assert "remove it, and the folder is packed" in fault.value.complaints[1]
+    assert str(path) in fault.value.complaints[0]
+    assert "remove" in fault.value.complaints[1]
     assert path.read_bytes() == b"no archive"
     path.unlink()
     assert pack(store).runs == 4

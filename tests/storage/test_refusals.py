@@ -40,7 +40,7 @@ HOLD = "import sys, time; from pathlib import Path; from normexp.storage.store i
 )
 
 
-def test_a_killed_driver_blocks_nobody(store: Store) -> None:
+def test_a_killed_driver_releases_the_lock(store: Store) -> None:
     with subprocess.Popen([sys.executable, "-c", HOLD, str(store.folder)], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
@@ -67,14 +67,14 @@ def test_a_file_in_the_way_is_found_before_any_run(tmp_path: Path, plan: Plan, b
 
 
 @pytest.mark.parametrize("name", ["runs", "manifest.json", "sweep.yaml"])
-def test_a_folder_or_file_in_the_place_of_ours_is_told(tmp_path: Path, plan: Plan, name: str) -> None:
+def test_conflicting_files_and_folders_are_named(tmp_path: Path, plan: Plan, name: str) -> None:
     store = Store(tmp_path)
     (tmp_path / name).write_text("x") if name == "runs" else (tmp_path / name / "y").mkdir(parents=True)
     with pytest.raises(UserError, match=str(tmp_path / name)):
         store.begin(plan, [], force=False)
 
 
-def test_a_folder_of_somebody_else_is_refused_even_by_force(tmp_path: Path, plan: Plan) -> None:
+def test_a_folder_with_other_files_is_refused_even_with_force(tmp_path: Path, plan: Plan) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     (tmp_path / "manifest.json").write_text('{"name": "a web page"}')
     for force in (False, True):
@@ -85,7 +85,7 @@ def test_a_folder_of_somebody_else_is_refused_even_by_force(tmp_path: Path, plan
     assert sorted(path.name for path in tmp_path.iterdir()) == ["manifest.json", "thesis.tex"]
 
 
-def test_notes_in_a_folder_of_ours_are_no_offence(store: Store, plan: Plan) -> None:
+def test_other_files_in_a_sweep_s_folder_are_accepted(store: Store, plan: Plan) -> None:
     (store.folder / "notes.txt").write_text("mine")
     store.begin(plan, [], force=False)
     assert (store.folder / "notes.txt").exists()
@@ -107,7 +107,7 @@ def test_another_sweep_is_refused_with_a_diff(store: Store, plan: Plan) -> None:
     assert store.read_plan() == other
 
 
-def test_another_sweep_without_stored_runs_is_no_hindrance(store: Store) -> None:
+def test_another_sweep_without_stored_runs_is_replaced(store: Store) -> None:
     other = made.plan({"lr": [3e-3]}, depth=3)
     store.begin(other, [], force=False)
     assert store.read_plan() == other

@@ -1,4 +1,4 @@
-"""`sweep --save-weights`: what it stores, what it runs for that, and that it changes nothing else."""
+"""`sweep --save-weights` stores weights, reruns what lacks them, and changes nothing else."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+import tinysweeps
+from commandline import TINY, invoke
+from tinysweeps import Silent
 
-from normexp.commands.app import app
-from normexp.config import grid
 from normexp.config.plan import Plan
 from normexp.config.run import RunConfig
 from normexp.errors import UserError
+from normexp.execution.events import Finished
 from normexp.records.record import Outcome, Status
 from normexp.runner.run_selection import Options, Work, work_of
 from normexp.runner.sweep import Swept, run_sweep
@@ -24,50 +25,33 @@ from normexp.storage.store import Store
 from normexp.training.trainer import Trainer
 from normexp.training.weights import network_from
 
-TINY = {
-    "depth": 1,
-    "width": 8,
-    "hidden": 8,
-    "heads": 2,
-    "vocab": 8,
-    "batch": 4,
-    "steps": 3,
-    "eval_every": 2,
-    "order": 1,
-}
 WEIGHTS = "weights.safetensors"
+pytestmark = pytest.mark.usefixtures("no_figures")
 
 
-class Silent:
-    """Counts what runs."""
-
-    def begin(self, todo: Any, *, done: int, failed: int, reused: int) -> None:
-        self.told = (len(todo), done, failed, reused)
-
-    def event(self, event: object) -> None:
-        assert getattr(getattr(event, "record", None), "weights", None) is None, "weights are not kept in memory"
-
-    def end(self) -> None:
-        pass
+Counts = tuple[int, int, int, int]
+"""Numbers of runs to do, done, failed and reused."""
 
 
 def plan(name: str = "tiny", **axes: object) -> Plan:
-    return grid.plan_of(name=name, title="Tiny", groups=[("", {**TINY, "lr": [1e-3, 1e-2], **axes})])
+    return tinysweeps.plan(name, **{"seed": 0, "order": 1, **axes})
+
+
+def sweep(out: Path, plan: Plan, **rest: Any) -> tuple[Swept, Counts]:
+    listener = Silent()
+    swept = run_sweep(plan, options(out, **rest), listener)
+    records = [event.record for event in listener.events if isinstance(event, Finished)]
+    assert all(record.weights is None for record in records), "weights are not kept in memory"
+    return swept, (len(listener.todo), *listener.counts, listener.reused)
 
 
 def options(out: Path, **rest: Any) -> Options:
     return Options(out=out, jobs=1, **{"executor": "inline", **rest})
 
 
-def sweep(out: Path, asked: Plan, **rest: Any) -> tuple[Swept, tuple[int, int, int, int]]:
-    listener = Silent()
-    swept = run_sweep(asked, options(out, **rest), listener)
-    return swept, listener.told
-
-
-def work(out: Path, asked: Plan, **rest: Any) -> Work:
-    store = Store(out / asked.folder)
-    return work_of(asked, store, store.records(), options(out, **rest))
+def work(out: Path, plan: Plan, **rest: Any) -> Work:
+    store = Store(out / plan.folder)
+    return work_of(plan, store, store.records(), options(out, **rest))
 
 
 def files(folder: Path) -> list[str]:
@@ -75,15 +59,10 @@ def files(folder: Path) -> list[str]:
 
 
 def timeless(path: Path) -> dict[str, Any]:
-    """run.json but for its times, and for what it says of the file of weights."""
-    read = json.loads(path.read_text("utf-8"))
-    read["files"].pop(WEIGHTS, None)
-    return {**read, "seconds": None, CHECKSUM: None}
-
-
-@pytest.fixture(autouse=True)
-def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("normexp.report.report.write_figures", lambda store, report: None)
+    """Return run.json without times, and without the stamp of the weights."""
+    stored = json.loads(path.read_text("utf-8"))
+    stored["files"].pop(WEIGHTS, None)
+    return {**stored, "seconds": None, CHECKSUM: None}
 
 
 @pytest.mark.parametrize("executor", ["inline", "processes"])
@@ -114,7 +93,7 @@ def test_nothing_else_changes(tmp_path: Path) -> None:
             assert old.read_bytes() == new.read_bytes(), name
 
 
-def test_done_runs_without_weights_run_again_and_only_those(tmp_path: Path) -> None:
+def test_only_done_runs_without_weights_are_rerun(tmp_path: Path) -> None:
     swept, _ = sweep(tmp_path, plan())
     assert (work(tmp_path, plan()).done, work(tmp_path, plan()).without_weights) == (2, 0)
     needed = work(tmp_path, plan(), save_weights=True)
@@ -130,7 +109,7 @@ def test_done_runs_without_weights_run_again_and_only_those(tmp_path: Path) -> N
     assert sweep(tmp_path, plan(), save_weights=True)[1] == (1, 1, 0, 0)
 
 
-def test_a_run_made_again_without_the_option_has_no_weights_of_an_older_one(tmp_path: Path) -> None:
+def test_a_rerun_without_the_option_removes_old_weights(tmp_path: Path) -> None:
     swept, _ = sweep(tmp_path, plan(), save_weights=True)
     assert sweep(tmp_path, plan())[1] == (0, 2, 0, 0)
     assert all(map(swept.store.has_weights, swept.report.records))
@@ -151,9 +130,7 @@ def test_weights_come_from_another_sweep_that_has_them(tmp_path: Path) -> None:
             assert made.store.weights(run_id)[1] == other.store.weights(run_id)[1] is not None
 
 
-def test_the_weights_of_a_dead_run_are_a_result_and_of_a_failed_one_there_are_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nonfinite_runs_have_weights_and_failed_runs_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     swept, _ = sweep(tmp_path, plan(optimizer="sgd", norm="none", lr=1e30), save_weights=True)
     ((run_id, record),) = swept.report.records.items()
     assert record.verdict.outcome is Outcome.NONFINITE
@@ -169,7 +146,7 @@ def test_the_weights_of_a_dead_run_are_a_result_and_of_a_failed_one_there_are_no
     assert work(tmp_path, plan("failed", seed=5), save_weights=True).failed == 2
 
 
-def test_weights_are_there_before_the_run_counts_as_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_are_written_before_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
     write = Store.write.__globals__["write_atomically"]
 
@@ -194,10 +171,10 @@ def test_a_run_record_carries_weights_past_its_json(tmp_path: Path) -> None:
 
 
 class TestByRunId:
-    def test_any_sweep_that_has_weights_will_do(self, tmp_path: Path) -> None:
+    def test_weights_of_any_sweep_are_found(self, tmp_path: Path) -> None:
         sweep(tmp_path, plan("a", lr=1e-2))
         run_id = next(iter(plan(lr=1e-2).configs))
-        with pytest.raises(UserError, match=r"is stored without weights: run its sweep again with --save-weights"):
+        with pytest.raises(UserError, match="--save-weights"):
             outputs.read(tmp_path, run_id)
         made, _ = sweep(tmp_path, plan("b", lr=1e-2), save_weights=True)
         expected = made.store.weights(run_id)
@@ -207,19 +184,17 @@ class TestByRunId:
 
     def test_from_sweep_to_converted_weights(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
-        Path("tiny.yaml").write_text(f"base: {json.dumps({**TINY, 'lr': 0.01})}\n".replace('"', ""))
-        run = CliRunner().invoke
-        assert run(app, ["sweep", "tiny.yaml", "--executor", "inline"]).exit_code == 0
-        told = run(app, ["sweep", "tiny.yaml", "--save-weights", "--dry-run"]).stdout
-        assert "0 done, 0 in other sweeps, 1 to do (1 of them done, but without weights)" in told
-        assert "without weights" not in run(app, ["sweep", "tiny.yaml", "--dry-run"]).stdout
-        assert run(app, ["sweep", "tiny.yaml", "--executor", "inline", "--save-weights"]).exit_code == 0
-        assert run(app, ["convert", "d1-ln-pre", "rms.safetensors", "--to", "rms"]).exit_code == 0
+        Path("tiny.yaml").write_text(TINY.replace("}", ", order: 1, lr: 0.01}"))
+        assert invoke("sweep", "tiny.yaml", "--executor", "inline").code == 0
+        assert "1 to do (1 of them " in invoke("sweep", "tiny.yaml", "--save-weights", "--dry-run").out
+        assert "weights" not in invoke("sweep", "tiny.yaml", "--dry-run").out
+        assert invoke("sweep", "tiny.yaml", "--executor", "inline", "--save-weights").code == 0
+        assert invoke("convert", "d1-ln-pre", "rms.safetensors", "--to", "rms").code == 0
         config, _ = network_from(Path("rms.safetensors").read_bytes(), origin="")
         assert config.norm == "rms"
 
 
-def test_a_damaged_file_is_not_taken_for_weights(tmp_path: Path) -> None:
+def test_damaged_weights_are_not_used(tmp_path: Path) -> None:
     """Neither here, where the run is made again, nor by another sweep that looks for them."""
     swept, _ = sweep(tmp_path, plan(), save_weights=True)
     first, second = (swept.store.folder / "runs" / run_id / WEIGHTS for run_id in plan().configs)

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 import records as made
+from commandline import invoke
 from packs import carried, ended
-from typer.testing import CliRunner
 
-from normexp.commands.app import app
 from normexp.config.plan import Plan
 from normexp.errors import UserError
 from normexp.storage import index
@@ -28,7 +27,7 @@ def store(tmp_path: Path, plan: Plan) -> Store:
     return ended(tmp_path / "here", plan)
 
 
-def test_what_is_there_stays(store: Store, plan: Plan, tmp_path: Path) -> None:
+def test_existing_files_are_not_changed(store: Store, plan: Plan, tmp_path: Path) -> None:
     pack(store)
     run_ids = list(plan.configs)
     here = {run_id: (store.folder / RUNS / run_id / RUN) for run_id in run_ids}
@@ -46,7 +45,7 @@ def test_what_is_there_stays(store: Store, plan: Plan, tmp_path: Path) -> None:
 
 
 def remade(path: Path, change: dict[str, bytes | None]) -> None:
-    """A whole pack with some members changed, added or (None) lost."""
+    """Rewrite a pack with some members changed, added or (None) removed."""
     files = {}
     with tarfile.open(path, "r:xz") as tar:
         for member in tar:
@@ -63,74 +62,69 @@ def remade(path: Path, change: dict[str, bytes | None]) -> None:
     path.write_bytes(buffer.getvalue())
 
 
-def refused(path: Path, told: str) -> None:
+def refused(path: Path, fact: str = "damaged") -> None:
     before = sorted(path.parent.rglob("*"))
-    with pytest.raises(UserError, match=told) as fault:
+    with pytest.raises(UserError, match=fact) as fault:
         unpack(path)
     assert f"{path} is damaged" in fault.value.complaints[0]
     assert sorted(path.parent.rglob("*")) == before
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999])
-def test_a_changed_byte_or_a_lost_end_is_told(store: Store, tmp_path: Path, share: float) -> None:
+def test_a_changed_byte_or_a_lost_end_is_refused(store: Store, tmp_path: Path, share: float) -> None:
     pack(store)
     path = carried(store, tmp_path)
     data = bytearray(path.read_bytes())
     path.write_bytes(data[: int(share * len(data))])
-    refused(path, "nothing of it was restored")
+    refused(path)
     data[int(share * len(data))] ^= 0x55
     path.write_bytes(data)
-    refused(path, "nothing of it was restored")
+    refused(path)
 
 
-def test_a_pack_that_is_none_is_told(store: Store, plan: Plan, tmp_path: Path) -> None:
+def test_invalid_packs_are_refused(store: Store, plan: Plan, tmp_path: Path) -> None:
     pack(store)
     path = carried(store, tmp_path)
     whole = path.read_bytes()
     one, other = list(plan.configs)[:2]
     text = (store.folder / RUNS / other / RUN).read_bytes()
     cases: list[tuple[dict[str, bytes | None], str]] = [
-        ({MANIFEST: None}, "it lacks manifest.json"),
-        ({MANIFEST: b"{}"}, "not a normexp manifest"),
-        ({"../../evil.txt": b"x"}, "'../../evil.txt' has no place in it"),
-        ({f"{RUNS}/{one}/weights.safetensors": b"x"}, "has no place in it"),
-        ({f"{RUNS}/{one}/{RUN}": None}, f"it lacks run.json of {one}"),
-        ({f"{RUNS}/{one}/{RUN}": text}, f"the config of {one} is that of {other}"),
+        ({MANIFEST: None}, "manifest.json"),
+        ({MANIFEST: b"{}"}, "manifest"),
+        ({"../../evil.txt": b"x"}, "'../../evil.txt'"),
+        ({f"{RUNS}/{one}/weights.safetensors": b"x"}, "weights.safetensors'"),
+        ({f"{RUNS}/{one}/{RUN}": None}, f"run.json of {one}"),
+        ({f"{RUNS}/{one}/{RUN}": text}, f"{one} .* {other}"),
         ({f"{RUNS}/{one}/{RUN}": b"[]"}, "not a JSON object"),
         ({f"{RUNS}/{one}/{CURVE}": b"step\n1\n"}, "line"),
         ({f"{RUNS}/{one}/{LAYERS}": b"\xff"}, "utf-8"),
     ]
-    for change, told in cases:
+    for change, fact in cases:
         path.write_bytes(whole)
         remade(path, change)
-        refused(path, told)
+        refused(path, fact)
     path.write_bytes(lzma.compress(b"no tar"))
-    refused(path, "nothing of it was restored")
+    refused(path)
     path.write_bytes(whole)
     assert unpack(path).runs == 4
 
 
-def test_a_folder_in_use_is_left_alone(store: Store) -> None:
+def test_a_locked_folder_is_refused(store: Store) -> None:
     pack(store)
     with store.lock(), pytest.raises(UserError, match="in use"):
         unpack(store.folder / PACK)
 
 
 def test_the_commands_take_a_sweep_or_a_folder_of_sweeps(store: Store, tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["pack", str(store.folder.parent)])
-    assert done.exit_code == 0, done.output
-    assert done.stdout == f"{store.folder / PACK}: 4 runs, {(store.folder / PACK).stat().st_size / 1e6:.2f} MB\n"
+    done = invoke("pack", store.folder.parent)
+    assert done.out == f"{store.folder / PACK}: 4 runs, {(store.folder / PACK).stat().st_size / 1e6:.2f} MB\n"
     target = carried(store, tmp_path)
     assert index.waiting(tmp_path / "there") == [target]
-    done = CliRunner().invoke(app, ["unpack", str(target.parent)])
-    assert done.stdout == f"{target.parent}: 4 runs restored from {PACK}\n"
+    assert invoke("unpack", target.parent).out == f"{target.parent}: 4 runs restored from {PACK}\n"
     assert index.waiting(tmp_path / "there") == []
-    again = CliRunner().invoke(app, ["unpack", str(tmp_path / "there")])
-    assert again.stdout == f"{target.parent}: 0 runs restored from {PACK}, 4 there already\n"
+    assert f"{target.parent}: 0 runs restored from {PACK}, 4 " in invoke("unpack", tmp_path / "there").out
     for command in ("pack", "unpack"):
-        nothing = CliRunner().invoke(app, [command, str(tmp_path)])
-        assert nothing.exit_code != 0
-        assert isinstance(nothing.exception, UserError)
+        assert invoke(command, tmp_path).code == 2
 
 
 def test_an_interrupted_unpack_goes_on(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

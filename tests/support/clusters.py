@@ -1,4 +1,4 @@
-"""A dask scheduler and its workers in processes of their own, on loopback."""
+"""A dask scheduler and its workers in separate processes on loopback."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MARK = "NORMEXP_TEST_CLUSTER"
 
 
 class Cluster:
-    """`processes` finds all that were started by scheduler, workers, or with its `environment`, wherever they are."""
+    """A scheduler and its workers. All processes below them have a mark in their environment."""
 
     def __init__(self, folder: Path, *options: str) -> None:
         self._folder = folder
@@ -46,14 +46,14 @@ class Cluster:
             )
 
     def add_worker(self, *options: str) -> subprocess.Popen[bytes]:
-        """Start a worker of one thread, without waiting for it."""
+        """Start a single-threaded worker without waiting for it."""
         arguments = ["worker", self.address, "--nthreads", "1", "--no-dashboard", *options]
         worker = self._start(arguments, self._folder / f"worker{len(self.workers)}.log")
         self.workers.append(worker)
         return worker
 
     def wait_for_workers(self, count: int) -> None:
-        """Until exactly so many are with the scheduler."""
+        """Wait until the scheduler has exactly `count` workers."""
         import distributed
 
         client_of: Any = distributed.Client
@@ -61,12 +61,12 @@ class Cluster:
             wait_until(lambda: len(client.nthreads()) == count, self.logs)
 
     def logs(self) -> str:
-        """What all of them printed."""
+        """Return the output of all processes."""
         return "\n".join(path.read_text("utf-8", "replace") for path in sorted(self._folder.glob("*.log")))
 
     def processes(self, *words: str) -> list[int]:
-        """The living ones whose command has all the words."""
-        found = []
+        """Return the living processes whose command contains all words."""
+        pids = []
         for folder in Path("/proc").glob("[0-9]*"):
             try:
                 marked = f"{MARK}={self._mark}".encode() in (folder / "environ").read_bytes()
@@ -75,22 +75,22 @@ class Cluster:
             except OSError:
                 continue
             if marked and state not in "ZX" and all(word in command for word in words):
-                found.append(int(folder.name))
-        return found
+                pids.append(int(folder.name))
+        return pids
 
     def wait_until_no_run(self) -> None:
-        """Until hosts, if there are any, do nothing: beside each is its fork server, and none that was forked."""
+        """Wait until all hosts are idle: each has only its fork server, and no forked process."""
         wait_until(lambda: len(self.processes("forkserver")) <= len(self.processes("normexp.execution.dask.host")))
 
     def wait_until_gone(self, *words: str) -> None:
-        """Until none of `processes(*words)` is there."""
+        """Wait until there are no `processes(*words)`."""
         wait_until(
             lambda: not self.processes(*words),
             lambda: [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in self.processes(*words)],
         )
 
     def end(self) -> None:
-        """Kill all."""
+        """Kill all processes."""
         for pid in self.processes():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -110,7 +110,7 @@ def _wait_for(log: Path, pattern: re.Pattern[str]) -> str:
 
 @contextmanager
 def cluster(folder: Path, workers: int, *options: str) -> Iterator[Cluster]:
-    """A scheduler, with options, and so many workers, which are gone at the end, with all that they started."""
+    """Yield a scheduler with workers, and kill all their processes at the end."""
     running = Cluster(folder, *options)
     try:
         for _ in range(workers):

@@ -1,11 +1,14 @@
-"""The program as users start it, in a process of its own or in this one."""
+"""Start the program as users do, in a separate process or in this one."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -32,8 +35,27 @@ def run_ids(folder: Path) -> list[str]:
     return sorted(path.name for path in (folder / "results" / "tiny" / "runs").iterdir())
 
 
+class Done(NamedTuple):
+    """Exit code and output of the program."""
+
+    code: int
+    out: str
+    err: str
+
+
+def invoke(*arguments: object, cwd: Path | None = None) -> Done:
+    """Run the program in this process, which is faster."""
+    output, errors = StringIO(), StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.chdir(cwd or Path.cwd()):
+        patch.setattr(sys, "argv", ["normexp", *map(str, arguments)])
+        streams = contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors)
+        with streams[0], streams[1], pytest.raises(SystemExit) as end:
+            app.main()
+    return Done(int(end.value.code or 0), output.getvalue(), errors.getvalue())
+
+
 def main(arguments: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
-    """The program in this process, for speed."""
+    """Run the program in this process and return its exit code. Its output can be captured."""
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "argv", ["normexp", *arguments])
     with pytest.raises(SystemExit) as end:

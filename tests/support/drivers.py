@@ -1,4 +1,4 @@
-"""A driver of a sweep: a script without a `__main__` guard, which leads a session of its own."""
+"""A script that drives a sweep, without a `__main__` guard and in a separate session."""
 
 from __future__ import annotations
 
@@ -59,16 +59,16 @@ def driver(
 
 
 def session(leader: int) -> list[int]:
-    """The living processes of a session."""
-    found = []
+    """Return the living processes of a session."""
+    pids = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             state, _, _, sid = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
         except OSError:
             continue
         if int(sid) == leader and state not in "ZX":
-            found.append(int(folder.name))
-    return found
+            pids.append(int(folder.name))
+    return pids
 
 
 def wait_for(process: subprocess.Popen[str], word: str) -> None:
@@ -80,10 +80,10 @@ def wait_for(process: subprocess.Popen[str], word: str) -> None:
 
 
 def wait_until_gone(leader: int) -> None:
-    """Until no process of a session lives."""
+    """Wait until no process of a session is alive."""
     wait_until(lambda: not session(leader), lambda: session(leader))
 
 
 def parent(pid: int) -> int:
-    """The process that started it."""
+    """Return the parent process."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

@@ -1,4 +1,4 @@
-"""A results folder of somebody else."""
+"""Results folders from other people."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from normexp.storage.store import Store
 
 
 def learned(folder: Path) -> Store:
-    """A sweep of two runs in it."""
+    """Store a sweep of two runs."""
     return saved(folder, made.plan({"lr": [1e-3, 1e-2]}), ["1.9", "1.9"])
 
 
@@ -20,6 +20,6 @@ def ids(store: Store) -> list[str]:
 
 
 def elsewhere(path: Path, outside: Path) -> None:
-    """Move a file or folder out of the results, and leave a symbolic link to it."""
+    """Move a file or folder out of the results and replace it with a symbolic link."""
     path.rename(outside)
     path.symlink_to(outside)

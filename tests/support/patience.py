@@ -1,7 +1,7 @@
-"""Waiting for what must come, without a guess at how fast a machine is.
+"""Wait for conditions without assumptions about the speed of the machine.
 
-What a test waits for does not come by itself: work that must be stopped would go on for hours. So a long patience
-weakens no test, and a slow machine fails none.
+The conditions never come true by themselves: work that must be stopped would take hours. So a long timeout weakens no
+test, and a slow machine fails none.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import time
 from collections.abc import Callable
 
 PATIENCE_SECONDS = 300.0
-"""How long a test waits before it takes what it waits for as not coming."""
+"""Timeout of waiting."""
 HOURS = 3 * 3600
-"""Seconds of work that does not end by itself while a test runs."""
+"""Seconds of work that does not end by itself during a test."""
 
 
-def wait_until(condition: Callable[[], object], told: Callable[[], object] = lambda: "it does not come") -> None:
-    """Look at a condition every few milliseconds. After PATIENCE_SECONDS the test fails with what is `told`."""
+def wait_until(condition: Callable[[], object], message: Callable[[], object] = lambda: "timed out") -> None:
+    """Wait until a condition is true. After PATIENCE_SECONDS, the test fails with the message."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
-        assert time.monotonic() < deadline, told()
+        assert time.monotonic() < deadline, message()
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""Folders of a sweep's shards, filled with made-up runs, and merged."""
+"""Shards of a sweep with made-up runs, and their merge."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def record(config: RunConfig, **rest: object) -> RunRecord:
 
 
 def filled(out: Path, plan: Plan, name: str | None = None, **rest: object) -> Store:
-    """A folder with all runs of a plan, as an undisturbed sweep would leave it, but for its tables."""
+    """Store all runs of a plan, without tables."""
     store = Store(out / (name or plan.folder))
     store.begin(plan, ARGV, force=False)
     for config in plan.configs.values():
@@ -39,6 +39,6 @@ def joined(stores: Sequence[Store], out: Path | None = None) -> Merged:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """All but what says who holds the folder."""
-    found = (path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
-    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+    """Return all files except the lock."""
+    paths = (path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}

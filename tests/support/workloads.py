@@ -1,4 +1,4 @@
-"""Work for executors to do, and what comes of it: imported by worker processes, so it stands in a module."""
+"""Work functions for executors. Worker processes import this module."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ from normexp.records.record import RunRecord, Status
 
 GATE = "NORMEXP_TEST_GATE"
 ENDLESS = HOURS * 100
-"""Steps of `paced` that last for hours."""
+"""Steps of `paced` that take hours."""
 BAD = 1
-"""The seed of the run that suffers."""
+"""The seed of the faulty run."""
 
 
 def tiny(seed: int, **keys: Any) -> RunConfig:
-    """A run of a few milliseconds."""
+    """Return a config of a few milliseconds."""
     small = {"depth": 1, "width": 8, "hidden": 8, "heads": 2, "vocab": 8, "seq_len": 4, "order": 1, "steps": 5}
     return RunConfig(**{**small, "seed": seed, **keys})
 
 
 def records(events: Iterator[Event]) -> dict[int, RunRecord]:
-    """By seed."""
+    """Return the records by seed."""
     return {event.record.config.seed: event.record for event in events if isinstance(event, Finished)}
 
 
 def quick(config: RunConfig, report: worker.Report) -> RunRecord:
-    """One report, and done."""
+    """Report once and return."""
     report(Progress(config=config, step=1, loss=1.0, grad_norm=1.0))
     return RunRecord(config=config, status=Status.DONE)
 
 
 def measured(config: RunConfig, report: worker.Report) -> RunRecord:
-    """A training, whose log is the peak of its process's memory in KiB."""
+    """Train. The log is the peak memory of the process in KiB."""
     record = worker.Job()(config, report)
     return replace(record, log=str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))
 
 
 def paced(config: RunConfig, report: worker.Report) -> RunRecord:
-    """`steps` steps of 10 ms."""
+    """Make `steps` steps of 10 ms. The log is the process id."""
     for step in range(1, config.steps + 1):
         report(Progress(config=config, step=step, loss=1.0, grad_norm=1.0))
         time.sleep(0.01)
@@ -63,7 +63,7 @@ def paced(config: RunConfig, report: worker.Report) -> RunRecord:
 
 
 def gated(config: RunConfig, report: worker.Report) -> RunRecord:
-    """One report; then it waits until the file that GATE names is there. Its log is its process number."""
+    """Report once, then wait until the file named by GATE exists. The log is the process id."""
     report(Progress(config=config, step=1, loss=1.0, grad_norm=1.0))
     while not os.path.exists(os.environ[GATE]):
         time.sleep(0.01)
@@ -71,20 +71,20 @@ def gated(config: RunConfig, report: worker.Report) -> RunRecord:
 
 
 def told(path: str, config: RunConfig, report: worker.Report) -> RunRecord:
-    """`paced`, and a line in a file when it starts."""
+    """Like `paced`, but write a line to a file at the start."""
     with open(path, "a") as file:
         file.write(f"{config.seed}\n")
     return paced(config, report)
 
 
 def stubborn(config: RunConfig, report: worker.Report) -> RunRecord:
-    """Deaf to SIGTERM."""
+    """Like `paced`, but ignore SIGTERM."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     return paced(config, report)
 
 
 def silent(config: RunConfig, report: worker.Report) -> RunRecord:
-    """`stubborn`, and after its report not a word for hours."""
+    """Report once, then sleep for hours and ignore SIGTERM."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     record = quick(config, report)
     time.sleep(HOURS)
@@ -92,7 +92,7 @@ def silent(config: RunConfig, report: worker.Report) -> RunRecord:
 
 
 def frozen(config: RunConfig, report: worker.Report) -> RunRecord:
-    """Stopped after its report: it does nothing any more, not even end."""
+    """Report once, then stop the process, which can no longer end by itself."""
     record = quick(config, report)
     os.kill(os.getpid(), signal.SIGSTOP)
     return record
@@ -110,7 +110,7 @@ def _garble() -> None:
 
 
 def _kill_dask_worker() -> None:
-    """Which is above the host that is above the fork server that is above this process."""
+    """Kill the dask worker, the parent of the host, which is the parent of this process's fork server."""
     pid = os.getpid()
     for _ in range(3):
         pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
@@ -132,7 +132,7 @@ FAULTS: Mapping[str, Callable[[], object]] = {
 
 
 def one_bad(fault: str, config: RunConfig, report: worker.Report) -> RunRecord:
-    """`quick`, but the run with seed BAD suffers the fault after its report."""
+    """Like `quick`, but the run with seed BAD has the fault after its report."""
     record = quick(config, report)
     if config.seed == BAD:
         FAULTS[fault]()
@@ -140,7 +140,7 @@ def one_bad(fault: str, config: RunConfig, report: worker.Report) -> RunRecord:
 
 
 def prints(config: RunConfig, report: worker.Report) -> RunRecord:
-    """By Python, by C, and by a child; `steps` lines of 100 characters."""
+    """Print from Python, from C and from a child, then `steps` lines of 100 characters."""
     print("from Python")
     os.write(1, b"from C\n")
     os.system("echo from a child >&2")
@@ -150,7 +150,7 @@ def prints(config: RunConfig, report: worker.Report) -> RunRecord:
 
 
 def imports(config: RunConfig, report: worker.Report) -> RunRecord:
-    """The real run; its log tells what it had to import, and whether torch was there before."""
+    """Train. The log lists the modules that were imported, and whether torch was imported before."""
     before = set(sys.modules)
     record = worker.Job()(config, report)
     assert record.status is Status.DONE, record.log
@@ -159,7 +159,7 @@ def imports(config: RunConfig, report: worker.Report) -> RunRecord:
 
 
 def threads(config: RunConfig, report: worker.Report) -> RunRecord:
-    """The real run; its log gives torch's threads before it, and during it."""
+    """Train. The log contains torch's number of threads before and during the run."""
     import torch
 
     seen = [torch.get_num_threads()]
@@ -168,13 +168,13 @@ def threads(config: RunConfig, report: worker.Report) -> RunRecord:
 
 
 def interrupts(config: RunConfig, report: worker.Report) -> RunRecord:
-    """Lives through Ctrl-C."""
+    """Send SIGINT to the own process, which must ignore it."""
     os.kill(os.getpid(), signal.SIGINT)
     return quick(config, report)
 
 
 def faults(config: RunConfig, report: worker.Report) -> RunRecord:
-    """Takes and frees 16 MiB, again and again; its log is the number of page faults after the first time."""
+    """Allocate and free 16 MiB repeatedly. The log is the number of page faults after the first time."""
     size, before = 2**24, 0
     for turn in range(11):
         if turn == 1:

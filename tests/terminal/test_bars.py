@@ -1,4 +1,4 @@
-"""Bars of characters."""
+"""Bars and curves of block characters."""
 
 import math
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from normexp.terminal.live import bar, levels, sparkline
 
 
-def test_levels_grow_with_the_logarithm_and_mark_what_is_not_finite() -> None:
+def test_levels_are_logarithmic_and_mark_nonfinite_values() -> None:
     drawn = levels([0.0, 0.1, 1.0, 1e3, 1e5, 1e30, math.inf, math.nan], 0.1, 1e5)
     assert drawn[0] == drawn[1] == "▁"
     assert drawn[:6] == "".join(sorted(drawn[:6]))
@@ -33,12 +33,12 @@ def test_a_curve_over_decades_is_logarithmic() -> None:
 
 
 @given(st.lists(st.floats(), max_size=50), st.integers(0, 20))
-def test_a_curve_of_anything_is_as_long_as_asked(values: list[float], width: int) -> None:
+def test_any_curve_has_the_given_width(values: list[float], width: int) -> None:
     assert len(sparkline(values, width)) == min(len(values), width)
 
 
 @given(st.floats(), st.integers(1, 30), st.booleans())
-def test_a_bar_of_anything_fits(value: float, width: int, unicode: bool) -> None:
+def test_any_bar_fits(value: float, width: int, unicode: bool) -> None:
     assert len(bar(value, 0.1, 1e5, width, unicode=unicode)) <= width
 
 

@@ -1,4 +1,4 @@
-"""Text on a terminal: whatever the width and the way of printing, every word is there."""
+"""No word is lost on a terminal of any width."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import golden_texts
 import pytest
 import records
 from rich.console import Console
@@ -28,7 +29,7 @@ def progress(config, step: int = 50) -> Progress:
 
 
 class TestTally:
-    def test_counts_what_became_of_each_run(self) -> None:
+    def test_counts_results(self) -> None:
         tally = Tally(todo=CONFIGS)
         for config in CONFIGS:
             tally.update(Started(config))
@@ -38,19 +39,17 @@ class TestTally:
         assert tally.counts == {"learned": 2, "nonfinite": 1}
         assert list(tally.running) == [CONFIGS[3].run_id]
 
-    def test_time_left_is_told_late_and_rightly(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Starting the workers and the first evaluation take far longer than a step, and say nothing of the rest."""
-        for shown, rest, _ in simulated(monkeypatch):
-            assert shown is None or 0.6 * rest - 2 <= shown <= 1.6 * rest + 2
-
-    def test_time_left_is_told_once_there_is_evidence(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_time_left_is_shown_once_there_is_evidence(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Starting the workers and the first evaluation take far longer than a step, and do not bias the estimate."""
         moments = list(simulated(monkeypatch))
+        for shown, rest, _ in moments:
+            assert shown is None or 0.6 * rest - 2 <= shown <= 1.6 * rest + 2
         assert moments[0][0] is None
         silent = [evidence for shown, _, evidence in moments if shown is None]
         assert max(silent) < EVIDENCE_SECONDS
         assert len(silent) < len(moments) / 10
 
-    def test_a_run_that_broke_has_only_its_replay_before_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_only_the_replay_of_a_nonfinite_run_is_left(self, monkeypatch: pytest.MonkeyPatch) -> None:
         left = []
         for loss in (3.0, math.nan):
             now = 0.0
@@ -65,11 +64,11 @@ class TestTally:
 
 
 START, RUN, PACE = 30.0, 1.0, 5.0
-"""Of a simulated machine: seconds to start its workers, seconds a run costs beside its training, times the guess."""
+"""A simulated machine: seconds to start its workers, seconds per run outside training, time relative to the guess."""
 
 
 def simulated(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[float | None, float, float]]:
-    """A sweep of six runs on two workers: the time left as shown, as it will be, and how long runs have trained."""
+    """Simulate six runs on two workers. Yield the time left as shown, the true one, and the training time so far."""
     now = 0.0
     monkeypatch.setattr("normexp.terminal.live.time.monotonic", lambda: now)
     plan = records.plan({"depth": [2, 4, 6], "lr": [1e-3, 1e-2]}, steps=200, eval_every=10)
@@ -108,7 +107,7 @@ class TestPlainLines:
         return View(Console(file=stream, highlight=False, markup=False, **console), names_of(PLAN), FOLDER), raw
 
     @pytest.mark.parametrize(("encoding", "width"), [("utf-8", 20), ("ascii", 80), ("cp1252", 200)])
-    def test_a_line_a_finished_run_and_no_control_characters(self, encoding: str, width: int) -> None:
+    def test_one_line_per_finished_run_and_no_control_characters(self, encoding: str, width: int) -> None:
         view, raw = self.view(encoding, width=width)
         view.begin(CONFIGS, done=3, failed=0, reused=1)
         for config in CONFIGS:
@@ -117,14 +116,13 @@ class TestPlainLines:
             view.event(Finished(records.failed(config) if config is CONFIGS[3] else records.done(config, 1.9)))
         view.end()
         lines = raw.getvalue().decode(encoding).splitlines()
-        assert lines[0] == "4 done (1 from other sweeps), 4 to do"
-        assert lines[1] == "[1/4] position pre, lr 0.001: learned: loss 1.900, 0:04"
+        assert lines[:2] == [golden_texts.BEGIN, golden_texts.FINISHED]
         assert lines[4].startswith("[4/4] position post, lr 0.01: failed: Traceback: it broke")
         assert lines[4].endswith(f"(log: results/some/runs/{CONFIGS[3].run_id}/log.txt)")
         assert len(lines) == 5
         assert not re.search(r"[\x00-\x09\x0b-\x1f]", raw.getvalue().decode(encoding))
 
-    def test_a_minute_without_news_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_progress_is_printed_after_a_minute(self, monkeypatch: pytest.MonkeyPatch) -> None:
         now = 0.0
         monkeypatch.setattr("normexp.terminal.live.time.monotonic", lambda: now)
         view, raw = self.view()
@@ -133,12 +131,10 @@ class TestPlainLines:
         now = 61.0
         view.event(progress(CONFIGS[0]))
         view.event(progress(CONFIGS[0]))
-        assert raw.getvalue().decode().splitlines()[1:] == ["0 of 4 ended, 1 under way"]
+        assert raw.getvalue().decode().splitlines()[1:] == ["0 of 4 finished, 1 running"]
 
     @pytest.mark.parametrize("rounds", [1, 2])
-    def test_a_run_that_hangs_is_named_though_no_event_comes(
-        self, rounds: int, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_hanging_run_is_named_without_events(self, rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
         now = 0.0
         monkeypatch.setattr("normexp.terminal.live.LOOK_SECONDS", 0.01)
         monkeypatch.setattr("normexp.terminal.live.time.monotonic", lambda: now)
@@ -157,24 +153,18 @@ class TestPlainLines:
                 break
             threading.Event().wait(0.01)
         view.end()
-        assert raw.getvalue().decode().splitlines()[rounds:] == [
-            "0 of 4 ended, 2 under way",
-            "0 of 4 ended, 2 under way",
-            "position pre, lr 0.001: no step for 6:40: "
-            "it replays its death, or hangs (--timeout SECONDS ends such runs)",
-        ]
+        *progress_lines, silence = raw.getvalue().decode().splitlines()[rounds:]
+        assert progress_lines == [golden_texts.HEARTBEAT] * 2
+        assert silence.startswith("position pre, lr 0.001: no step for 6:40: ")
+        assert "--timeout" in silence
 
-    def test_nothing_to_do_is_said(self) -> None:
+    @pytest.mark.parametrize(
+        ("done", "failed", "line"), [(4, 0, golden_texts.NOTHING_TO_DO), (0, 3, golden_texts.FAILED)]
+    )
+    def test_nothing_to_do(self, done: int, failed: int, line: str) -> None:
         view, raw = self.view()
-        view.begin([], done=4, failed=0, reused=0)
-        assert raw.getvalue().decode() == "4 done, nothing to do\n"
-
-    @pytest.mark.parametrize(("failed", "them"), [(1, "it"), (3, "them")])
-    def test_failed_runs_are_not_done(self, failed: int, them: str) -> None:
-        view, raw = self.view()
-        view.begin([], done=0, failed=failed, reused=0)
-        told = f"0 done, {failed} failed (--retry-failed runs {them} again), nothing to do\n"
-        assert raw.getvalue().decode() == told
+        view.begin([], done=done, failed=failed, reused=0)
+        assert raw.getvalue().decode() == f"{line}\n"
 
 
 def lines_of(view: View, console: Console) -> list[str]:
@@ -216,10 +206,10 @@ def test_the_live_view_fits_the_terminal_and_names_each_running_run(width: int, 
         assert "50/100" in lines[1]
         assert "loss 3.210" in lines[1]
         assert "grad 0.5" in lines[1]
-    assert ("!" in lines[1]) == (width == 200 and encoding == "utf-8"), "a stream that is not finite"
+    assert ("!" in lines[1]) == (width == 200 and encoding == "utf-8"), "a non-finite RMS"
 
 
-def test_the_live_view_counts_what_became_of_runs_and_how_long_the_rest_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_live_view_shows_outcomes_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     console = on_terminal(80)
     view = View(console, names_of(PLAN), FOLDER)
     now = 0.0
@@ -232,11 +222,13 @@ def test_the_live_view_counts_what_became_of_runs_and_how_long_the_rest_takes(mo
         trained = 24.0 if seconds == 25.0 else 24.0 * work(config, 0, 5) / work(config)
         view.tally.update(Finished(replace(record, seconds={"steps": trained, "total": trained})))
     first, second = lines_of(view, console)
-    assert re.match(r"3/4 .* about 0:2\d left$", first), "a run that died at step 5 took hardly any of that minute"
+    assert re.match(r"3/4 .* about 0:2\d left$", first), (
+        "the run that became non-finite at step 5 took little of that minute"
+    )
     assert second == "1 learned  1 plateau  1 nonfinite"
 
 
-def test_a_name_without_room_loses_its_middle() -> None:
+def test_long_names_are_cut_in_the_middle() -> None:
     assert elided("position mix, lr 0.003", 30) == "position mix, lr 0.003"
     assert elided("position mix, lr 0.003", 12) == "pos…lr 0.003"
     assert len(elided("position mix, lr 0.003", 1)) <= 1
@@ -246,7 +238,7 @@ def test_durations() -> None:
     assert [duration(seconds) for seconds in (0.2, 65, 7384)] == ["0:00", "1:05", "2:03:04"]
 
 
-def test_result_lines_tell_a_death_by_place_and_step() -> None:
+def test_result_lines_name_tensor_and_step_of_nonfinite_runs() -> None:
     assert result_line(records.dead(CONFIGS[0], 12)) == "nonfinite: nan in loss blocks.3.ffn.fc1 at step 12"
     assert result_line(records.done(CONFIGS[0], 4.06)) == "plateau: loss 4.060"
     assert result_line(records.failed(CONFIGS[0], Status.TIMEOUT)).startswith("timeout: ")

@@ -1,4 +1,4 @@
-"""Collapse as it is watched: columns beside each other, and the moment of death."""
+"""The live view of collapse: columns side by side, and the layer that becomes non-finite."""
 
 import io
 import math
@@ -48,16 +48,7 @@ def lines(view: CollapseView) -> list[str]:
     return [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in shown.get().splitlines()]
 
 
-def test_networks_train_beside_each_other_seed_by_seed() -> None:
-    assert [(config.norm, config.seed) for config in PLAN.configs.values()][:4] == [
-        ("none", 0),
-        ("ln", 0),
-        ("rms", 0),
-        ("none", 1),
-    ]
-
-
-def test_bars_grow_from_the_head_down_and_a_death_is_marked_for_a_while(clock: Clock) -> None:
+def test_bars_have_the_head_on_top_and_a_nonfinite_run_is_marked_for_a_while(clock: Clock) -> None:
     view = watched()
     train(view, "none", 0, 1.0, 1e2, 1e4, 1e6, 1e8, 1e9, 1e10, 1e10)
     train(view, "ln", 0, *[1.0] * 8)
@@ -70,10 +61,10 @@ def test_bars_grow_from_the_head_down_and_a_death_is_marked_for_a_while(clock: C
     assert first[-1].count("█") < first[0].count("█")
     view.event(Finished(records.dead(CONFIGS["none", 0], 6)))
     train(view, "none", 1, *[1.0] * 8)
-    dead = lines(view)
-    assert any("✝ step 6: nan in loss" in line for line in dead)
-    assert any(line.startswith("✗ 4") for line in dead), "the layer where it broke"
-    assert any("seed 0: died at step 6" in line for line in dead)
+    marked = lines(view)
+    assert any("✝ step 6: nan in loss" in line for line in marked)
+    assert any(line.startswith("✗ 4") for line in marked), "the layer that became non-finite"
+    assert any("seed 0: non-finite at 6" in line for line in marked)
     clock.now += HOLD_SECONDS + 1
     after = lines(view)
     assert not any("✝" in line for line in after)
@@ -81,7 +72,7 @@ def test_bars_grow_from_the_head_down_and_a_death_is_marked_for_a_while(clock: C
 
 
 @pytest.mark.parametrize("broken", [0, 1, 15, 16, 44, 59, 60])
-def test_of_many_layers_the_broken_one_is_shown_by_its_own_number(broken: int, clock: Clock) -> None:
+def test_the_nonfinite_one_of_many_layers_is_shown(broken: int, clock: Clock) -> None:
     view = watched(height=20)
     train(view, "none", 0, *[1.0] * 61)
     record = records.dead(CONFIGS["none", 0], 6)
@@ -108,11 +99,11 @@ def test_it_fits_any_terminal(width: int, height: int, encoding: str, clock: Clo
     "".join(shown).encode(encoding)
 
 
-def test_a_death_shows_its_own_layers_once_they_are_known(clock: Clock) -> None:
+def test_a_nonfinite_run_shows_its_last_layers(clock: Clock) -> None:
     view = watched()
     train(view, "none", 0, *[1.0] * 8)
     view.event(Progress(CONFIGS["none", 0], 6, loss=math.nan, grad_norm=1.0, rms_by_layer=(1.0,) * 8))
-    assert "step 6: broke; where?" in lines(view)[2]
+    assert "step 6: non-finite" in lines(view)[2]
     record = records.dead(CONFIGS["none", 0], 6)
     assert record.traces is not None
     last = {row.layer: row.value for row in record.traces.death_layers if (row.step, row.part) == (6, "stream")}
@@ -122,10 +113,10 @@ def test_a_death_shows_its_own_layers_once_they_are_known(clock: Clock) -> None:
     assert [line.split()[-1] for line in shown] == [
         f"{size:.1e}" if math.isfinite(size) else "!!!" for _, size in sorted(last.items(), reverse=True)
     ]
-    assert view.tally.finished[0].traces is None, "they would need memory"
+    assert view.tally.finished[0].traces is None, "traces would need memory"
 
 
-def test_a_run_that_failed_is_named(clock: Clock) -> None:
+def test_a_failed_run_is_named(clock: Clock) -> None:
     view = watched()
     view.event(Started(CONFIGS["ln", 0]))
     view.event(Finished(records.failed(CONFIGS["ln", 0])))

@@ -1,4 +1,4 @@
-"""What is printed around a sweep: lines that are not cut, on standard error and on standard output."""
+"""Lines printed around a sweep are complete, on standard error and on standard output."""
 
 import io
 import sys
@@ -25,7 +25,7 @@ LONG = "results/" + "a-long-folder-name-" * 8 + "end: " + "words " * 30 + "last"
 
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    """A terminal of 80 columns for both streams."""
+    """Use a terminal of 80 columns for both streams."""
     stream = io.StringIO()
     terminal = Console(file=stream, width=80, force_terminal=True, color_system=None, highlight=False, markup=False)
     monkeypatch.setattr(show, "screen", lambda: terminal)
@@ -50,9 +50,9 @@ def test_a_message_is_put_into_the_encoding_of_the_stream(monkeypatch: pytest.Mo
     assert raw.getvalue() == b"1-2 ?[2J\n"
 
 
-@pytest.mark.parametrize(("stop", "told"), [(True, "Tables: "), (False, "Tables and figures: ")])
-def test_figures_are_named_only_where_they_are_made(
-    stop: bool, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("stop", "start"), [(True, "Tables: "), (False, "Tables and figures: ")])
+def test_figures_are_named_only_if_they_were_drawn(
+    stop: bool, start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def made(*given: object) -> None:
         if stop:
@@ -62,11 +62,11 @@ def test_figures_are_named_only_where_they_are_made(
     keys = {"depth": 1, "width": 8, "hidden": 8, "heads": 2, "vocab": 8, "batch": 4, "steps": 2, "eval_every": 2}
     plan = grid.plan_of(name="tiny", title="Tiny", groups=[("", keys)])
     show.execute(plan, Options(out=tmp_path, jobs=1, executor="inline"))
-    assert capsys.readouterr().out.splitlines()[-1] == f"{told}{tmp_path / 'tiny'}"
+    assert capsys.readouterr().out.splitlines()[-1] == f"{start}{tmp_path / 'tiny'}"
 
 
-def test_claims_run_no_further_sweep_where_one_was_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Of a full disk, which is not told from a failed run by its exit code."""
+def test_claims_stop_after_a_stopped_sweep(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The exit code of a full disk is that of a failed run."""
     file, chosen, *_ = choose(["article"])
     made: list[str] = []
     ends = {"stopped": True, "exit_code": 1}
@@ -77,13 +77,13 @@ def test_claims_run_no_further_sweep_where_one_was_stopped(monkeypatch: pytest.M
 
     monkeypatch.setattr(show, "execute", execute)
     with pytest.raises(typer.Exit) as end:
-        claims._run(file, chosen, 1.0, Options(out=tmp_path), one=False)
+        claims._run(file, chosen, 1.0, Options(out=tmp_path), single=False)
     assert (end.value.exit_code, len(made)) == (1, 1)
     ends["stopped"] = False
-    assert claims._run(file, chosen, 1.0, Options(out=tmp_path), one=False) == 1
+    assert claims._run(file, chosen, 1.0, Options(out=tmp_path), single=False) == 1
     assert len(made) == 1 + len(file.sweeps)
 
 
 @pytest.mark.parametrize(("jobs", "scheduler", "count"), [(None, "tcp://a:1", 1), (3, "tcp://a:1", 3), (3, None, 3)])
-def test_estimates_count_on_no_more_workers_than_are_known(jobs: int | None, scheduler: str | None, count: int) -> None:
+def test_estimates_assume_one_worker_of_a_remote_scheduler(jobs: int | None, scheduler: str | None, count: int) -> None:
     assert workers_to_count_on(jobs, scheduler) == count

@@ -12,7 +12,7 @@ def test_constants_are_those_of_the_depth() -> None:
     assert cells(table, "rezero")[2:5] == ("none", "no", "branch_out 0 (learned)")
     assert cells(table, "b2t")[4] == "bottom 1"
     assert cells(table, "hybrid")[2] == "qkv, after"
-    assert cells(table, "pre")[3:5] == ("yes", "plain")
+    assert cells(table, "pre")[3:5] == ("yes", "none")
     assert cells(models.schemes(1), "residual_scaled")[4] == "branch_out 0.7071"
 
 

@@ -1,4 +1,4 @@
-"""The end of a driver: a script without a `__main__` guard, which leads a session of its own."""
+"""Start and end of a driver: a script without a `__main__` guard, in a separate session."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from patience import PATIENCE_SECONDS, wait_until
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
-def test_a_script_without_a_guard_runs_once_without_torch_and_its_workers_with_one_thread(tmp_path: Path) -> None:
+def test_a_script_without_a_guard_runs_once_and_its_workers_use_one_thread(tmp_path: Path) -> None:
     with driver(tmp_path, "threads", steps=5, OMP_NUM_THREADS="4") as process:
         out, err = process.communicate(timeout=PATIENCE_SECONDS)
     lines = out.splitlines()
@@ -56,7 +56,8 @@ def test_a_driver_may_end_while_its_server_still_imports(tmp_path: Path, number:
     assert "Started" not in out
 
 
-@pytest.mark.parametrize(("work", "times"), [pytest.param("silent", 1, marks=pytest.mark.slow), ("frozen", 2)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("work", "times"), [("silent", 1), ("frozen", 2)])
 def test_ctrl_c_ends_everything_quietly(tmp_path: Path, work: str, times: int) -> None:
     with driver(tmp_path, work) as process:
         wait_for(process, "Progress")
@@ -85,14 +86,12 @@ def test_runs_outlive_the_fork_server(tmp_path: Path) -> None:
         gate.touch()
         out, err = process.communicate(timeout=PATIENCE_SECONDS)
     ends = [line for line in out.splitlines() if line.startswith("Finished")]
-    assert [line for line in ends if not line.split()[1].isdigit()] == [
-        "Finished lost: nobody knows how it ended, for the server that started it had died"
-    ]
+    assert len([line for line in ends if not line.split()[1].isdigit()]) == 1
     assert len(ends) == 3
     assert err == ""
 
 
-def test_what_the_server_imports_may_be_noisy_or_broken(tmp_path: Path) -> None:
+def test_modules_of_the_server_may_be_noisy_or_broken(tmp_path: Path) -> None:
     for name in ("numpy", "torch"):
         (tmp_path / f"{name}.py").write_text(
             "import os\nprint('noise')\nos.write(2, b'noise')\nraise OSError('broken')\n"
@@ -107,6 +106,7 @@ def test_what_the_server_imports_may_be_noisy_or_broken(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "ready\n", "")
 
 
+@pytest.mark.slow
 def test_a_driver_whose_streams_are_closed(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(
         "import sys, workloads\n"
@@ -123,6 +123,7 @@ def test_a_driver_whose_streams_are_closed(tmp_path: Path) -> None:
     assert "from Python\\nfrom C\\nfrom a child" in (tmp_path / "out").read_text()
 
 
+@pytest.mark.slow
 def test_the_server_itself_may_start_with_closed_streams(tmp_path: Path) -> None:
     code = "import normexp.execution.pool.preload; open('out', 'w').write('ready')"
     command = f'{sys.executable} -c "{code}" <&- >&- 2>&-'
@@ -130,6 +131,7 @@ def test_the_server_itself_may_start_with_closed_streams(tmp_path: Path) -> None
     assert (tmp_path / "out").read_text() == "ready"
 
 
+@pytest.mark.slow
 def test_descriptors_that_run_out_stop_the_workers_with_one_message(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(
         "import multiprocessing, workloads\n"
@@ -149,5 +151,5 @@ def test_descriptors_that_run_out_stop_the_workers_with_one_message(tmp_path: Pa
         text=True,
         timeout=PATIENCE_SECONDS,
     )
-    told = "cannot start a worker process: Too many open files: give fewer --jobs, or raise `ulimit -n`"
-    assert (done.stdout, done.stderr) == (f"{told} []\n", "")
+    assert (done.stderr, done.stdout.count("\n"), done.stdout.endswith(" []\n")) == ("", 1, True)
+    assert [fact for fact in ("Too many open files", "--jobs", "ulimit -n") if fact not in done.stdout] == []

@@ -1,17 +1,16 @@
-"""Texts of others, names of files included: none leaves the folder, or is let loose on a terminal or a page."""
+"""Hostile texts and file names do not leave the folder and cannot control a terminal or a page."""
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 import records as made
+from commandline import invoke
 from others import ids
 
 from normexp.claims import parser
-from normexp.commands import app
 from normexp.config import sweep_file
 from normexp.errors import UserError
 from normexp.report.html import html
@@ -49,7 +48,7 @@ def quoted(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", BAD_NAMES, ids=ascii)
-def test_no_name_leaves_the_folder_of_results(name: str) -> None:
+def test_invalid_names_are_refused(name: str) -> None:
     if "\n" not in name and name == name.strip():  # YAML texts are put on one line
         with pytest.raises(UserError, match="name: "):
             sweep_file.parse(f"name: {quoted(name)}\ngrid: {{lr: [1e-3]}}", origin="x.yaml")
@@ -63,25 +62,15 @@ def test_no_name_leaves_the_folder_of_results(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["title", "a;b", "dépth α", "6.2", "lr_scan+x=1", "console", "n" * 100])
-def test_other_names_do(name: str) -> None:
+def test_other_names_are_accepted(name: str) -> None:
     assert sweep_file.parse("grid: {lr: [1e-3]}", origin="x.yaml", stem=name).folder == name
 
 
 NASTY = "\x1b]0;title\x07[red]x[/] [link=http://x]y[/link] <script src=//x></script> | `b` ![i](http://x)\r\x9b2J"
 
 
-def program(arguments: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.chdir(folder)
-    monkeypatch.setattr(sys, "argv", ["normexp", *arguments])
-    try:
-        app.main()
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
-
-
 class TestTerminal:
-    """Text of others on standard output and standard error: no control character is raw, nothing is markup."""
+    """Hostile text on standard output and standard error: no raw control characters, no markup."""
 
     @pytest.fixture
     def nasty(self, tmp_path: Path) -> Store:
@@ -100,16 +89,14 @@ class TestTerminal:
         path.write_text(json.dumps(stored))
         return store
 
-    def test_of_results(
-        self, nasty: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_in_results(self, nasty: Store, tmp_path: Path) -> None:
         (tmp_path / "results" / "\x1b[31mred").mkdir()
         (tmp_path / "results" / "\x1b[31mred" / MANIFEST).write_text('{"\\u001b[31m": 1}')
-        commands = [["list"], ["report", str(nasty.folder)], *(["explain", run_id] for run_id in ids(nasty))]
-        for command in commands:
-            assert program(command, tmp_path, monkeypatch) == 0
-        out, err = capfd.readouterr()
-        for text in (out, err, (nasty.folder / "summary.md").read_text()):
+        commands = [["list"], ["report", nasty.folder], *(["explain", run_id] for run_id in ids(nasty))]
+        ends = [invoke(*command, cwd=tmp_path) for command in commands]
+        assert {end.code for end in ends} == {0}
+        out = "".join(end.out for end in ends)
+        for text in (out, *(end.err for end in ends), (nasty.folder / "summary.md").read_text()):
             assert not set(text) & {"\x1b", "\x07", "\r", "\x9b"}
         assert "[red]x[/]" in out
         assert "blocks.3.ffn.fc1" not in out
@@ -124,29 +111,22 @@ class TestTerminal:
             ["claims", "bad.yaml"],
         ],
     )
-    def test_of_complaints(
-        self,
-        arguments: list[str],
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        capfd: pytest.CaptureFixture[str],
-    ) -> None:
+    def test_in_complaints(self, arguments: list[str], tmp_path: Path) -> None:
         (tmp_path / "bad.yaml").write_text('name: "\\e[31m"\n"\\e[2J[red]": 1\ngrid: {"\\e[31m": ["\\a"], lr: "\\e"}\n')
-        assert program(arguments, tmp_path, monkeypatch) == 2
-        err = capfd.readouterr().err
-        assert err.startswith("normexp: ")
-        assert not set(err) & {"\x1b", "\x07"}
+        done = invoke(*arguments, cwd=tmp_path)
+        assert (done.code, done.err.startswith("normexp: ")) == (2, True)
+        assert not set(done.err) & {"\x1b", "\x07"}
 
 
-def test_a_page_loads_nothing_and_its_commands_stay_commands() -> None:
+def test_pages_load_nothing_and_quote_commands() -> None:
     lines = (f"normexp claims 'x\n```\n{NASTY}' id", "normexp claims ```` id")
     page = Page(NASTY, (Commands(lines),))
     text = html(page)
     assert "<script" not in text
     assert 'src="' not in text
     assert "\x1b" not in text + markdown(page)
-    told = markdown(page).splitlines()
-    fence = told[2]
+    lines_of_page = markdown(page).splitlines()
+    fence = lines_of_page[2]
     assert fence == "`" * 5
-    assert told.count(fence) == 2
-    assert told[-1] == fence
+    assert lines_of_page.count(fence) == 2
+    assert lines_of_page[-1] == fence

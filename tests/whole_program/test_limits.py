@@ -1,4 +1,4 @@
-"""What large sweeps cost: nothing is read, drawn or kept more often than need be, and memory stays bounded."""
+"""The cost of large sweeps: records are read once, figures are drawn once, and memory is bounded."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import records as made
 from rich.console import Console
+from tinysweeps import Silent
 
 from normexp.config import grid, sweep_file
-from normexp.config.run import RunConfig
-from normexp.execution.events import Event
 from normexp.records.record import RunRecord
 from normexp.runner.run_selection import Options
 from normexp.runner.sweep import run_sweep
@@ -32,25 +30,11 @@ GIB = 2**20
 """In KiB, as ru_maxrss counts on Linux."""
 
 
-class Listener:
-    """Remembers events."""
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-
-    def begin(self, todo: Sequence[RunConfig], *, done: int, failed: int, reused: int) -> None: ...
-
-    def event(self, event: Event) -> None:
-        self.events.append(event)
-
-    def end(self) -> None: ...
-
-
 def stored(folder: Path, runs: int) -> Store:
-    """A folder with so many made-up runs, all done, and its config beside it."""
-    asked = folder / "stored.yaml"
-    asked.write_text(STORED.format(last=runs // 10 - 1))
-    plan = grid.plan(sweep_file.load(asked, ()))
+    """Store made-up runs that are all done, with their config beside them."""
+    config_path = folder / "stored.yaml"
+    config_path.write_text(STORED.format(last=runs // 10 - 1))
+    plan = grid.plan(sweep_file.load(config_path, ()))
     store = Store(folder / "results" / plan.folder)
     with store.lock():
         store.begin(plan, (), force=False)
@@ -70,14 +54,12 @@ def stored(folder: Path, runs: int) -> Store:
     return store
 
 
-def resume(store: Store) -> Listener:
-    listener = Listener()
+def resume(store: Store) -> None:
     options = Options(out=store.folder.parent, jobs=1, executor="inline")
-    run_sweep(grid.plan(sweep_file.load(store.folder.parent.parent / "stored.yaml", ())), options, listener)
-    return listener
+    run_sweep(grid.plan(sweep_file.load(store.folder.parent.parent / "stored.yaml", ())), options, Silent())
 
 
-def test_with_nothing_to_do_each_record_is_read_once_and_figures_stay_while_they_are_of_the_same_tables(
+def test_without_work_each_record_is_read_once_and_figures_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[int] = []
@@ -116,16 +98,16 @@ def test_with_nothing_to_do_each_record_is_read_once_and_figures_stay_while_they
 def test_curves_of_ended_runs_are_not_kept_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("normexp.report.report.write_figures", lambda store, report: None)
     tiny = {"depth": 1, "width": 8, "hidden": 8, "heads": 2, "vocab": 8, "batch": 4, "steps": 2, "seed": [0, 1]}
-    asked = grid.plan_of(name="tiny", title="Tiny", groups=[("", tiny)])
+    config_path = grid.plan_of(name="tiny", title="Tiny", groups=[("", tiny)])
     view = View(Console(file=io.StringIO()), {}, tmp_path)
-    swept = run_sweep(asked, Options(out=tmp_path, jobs=1, executor="inline"), view)
+    swept = run_sweep(config_path, Options(out=tmp_path, jobs=1, executor="inline"), view)
     kept = [*view.tally.finished, *swept.report.records.values()]
     assert [record.traces for record in kept] == [None] * 4
     assert all(swept.store.traces(record.run_id).curve for record in kept)
 
 
 def spent(*words: str | Path, cwd: Path) -> tuple[float, int]:
-    """Processor seconds and peak KiB of a command that ends well."""
+    """Return processor seconds and peak KiB of a successful command."""
     command = [sys.executable, "-m", "normexp", *map(str, words)]
     process = subprocess.Popen(command, cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
@@ -138,13 +120,13 @@ def spent(*words: str | Path, cwd: Path) -> tuple[float, int]:
 @pytest.mark.skipif(not hasattr(os, "wait4"), reason="resources of a child process are told on POSIX alone")
 def test_ten_thousand_runs_take_ten_times_a_thousand_and_less_than_a_gibibyte(tmp_path: Path) -> None:
     commands = (("list",), ("report", "results/stored"), ("sweep", "stored.yaml"))
-    found: dict[int, list[tuple[float, int]]] = {}
+    spent_by_runs: dict[int, list[tuple[float, int]]] = {}
     for runs in (1000, 10_000):
         folder = tmp_path / str(runs)
         folder.mkdir()
         stored(folder, runs)
         spent("sweep", "stored.yaml", cwd=folder)  # draws the figures
-        found[runs] = [spent(*words, cwd=folder) for words in commands]
-    for words, (few, _), (many, peak) in zip(commands, found[1000], found[10_000], strict=True):
+        spent_by_runs[runs] = [spent(*words, cwd=folder) for words in commands]
+    for words, (few, _), (many, peak) in zip(commands, spent_by_runs[1000], spent_by_runs[10_000], strict=True):
         assert peak < GIB, words
         assert many < 15 * few, words

@@ -1,6 +1,6 @@
-"""Every command wherever it may be started: no terminal, any encoding, no colours, 20 columns, no home, closed streams.
+"""Every command in every environment: no terminal, any encoding, no colours, 20 columns, no home, closed streams.
 
-The whole matrix is slow; in the default suite, what only reads is tried in this process.
+The complete matrix is slow. The default suite tries the reading commands in this process.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ COMMANDS = {
 }
 """A short call of each command; RUN is the id of a stored run with its weights."""
 NO_CACHE: dict[str, str | None] = dict.fromkeys(("MPLCONFIGDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"))
-"""Without what names a folder for caches, as this process does for its children."""
+"""Unset the variables for cache folders, which the test process sets for its children."""
 SURROUNDINGS: dict[str, tuple[dict[str, str | None], str]] = {
     "plain": ({}, "< /dev/null"),
     "narrow, without colours, in ASCII, whose home is no folder": (
@@ -75,7 +75,7 @@ SURROUNDINGS: dict[str, tuple[dict[str, str | None], str]] = {
     "read by head": ({}, "| head -1; exit ${PIPESTATUS[0]}"),
     "closed": ({}, "<&- >&-"),
 }
-"""Environment (None: unset) and what stands behind the command in a shell."""
+"""Environment variables (None: unset) and the shell text after the command."""
 
 
 def commands_of_the_program() -> set[str]:
@@ -97,7 +97,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def shell(
     arguments: str, folder: Path, environment: dict[str, str | None], behind: str
 ) -> subprocess.CompletedProcess[bytes]:
-    """A command in bash, with its environment changed."""
+    """Run a command in bash with a changed environment."""
     runs = sorted(path.name for path in folder.glob("results/tiny/runs/*"))
     words = [runs[0] if word == "RUN" else word for word in shlex.split(arguments)]
     env = {key: value for key, value in (os.environ | environment).items() if value is not None}
@@ -132,7 +132,7 @@ READING = ["list", "report results/tiny", "schemes", "explain RUN", "models", "c
 
 @pytest.fixture(scope="module")
 def read(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A sweep's folder, made without training."""
+    """The folder of a made-up sweep."""
     import records as made
 
     from normexp.storage.store import Store
@@ -155,7 +155,7 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         ("utf-8", {"NO_COLOR": "1"}),
     ],
 )
-def test_what_reads_in_any_encoding_and_width(
+def test_reading_commands_in_any_encoding_and_width(
     read: Path, monkeypatch: pytest.MonkeyPatch, encoding: str, environment: dict[str, str]
 ) -> None:
     monkeypatch.chdir(read)
@@ -180,11 +180,11 @@ def test_what_reads_in_any_encoding_and_width(
         if "COLUMNS" in environment and command.startswith(("list", "schemes", "models")):
             assert max(map(len, text.splitlines())) <= 20
         if command.startswith("report"):
-            told = "".join(text.split())
-            assert {"ascii": "d?pth?[red]", "cp1252": "dépth?[red]", "utf-8": "dépthα[red]"}[encoding] in told
+            squeezed = "".join(text.split())
+            assert {"ascii": "d?pth?[red]", "cp1252": "dépth?[red]", "utf-8": "dépthα[red]"}[encoding] in squeezed
 
 
-def test_a_title_in_signs_that_the_font_lacks_is_drawn_without_a_word() -> None:
+def test_characters_that_the_font_lacks_draw_no_warning() -> None:
     from matplotlib.figure import Figure
 
     from normexp.plots.style import render

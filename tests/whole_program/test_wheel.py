@@ -1,4 +1,4 @@
-"""The wheel holds all that the program needs: every command works from it in a folder that is no checkout."""
+"""The wheel is complete: every command works from it outside of a checkout."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 CHANGED = ("PYTHON", "XDG_", "MPLCONFIGDIR", "DASK_")
-"""How variables begin that name other folders, or that this process has set for its children."""
+"""Prefixes of environment variables that name other folders or that the test process sets."""
 BUILT_FROM = ("pyproject.toml", "README.md", "LICENSE")
 SWEEPS = {"one": "grid: {norm: [ln, none], seed: [0, 1]}\n", "own": "grid: {norm: [l1, ln]}\n"}
 KEYS = "depth=1 width=8 hidden=8 heads=2 vocab=8 batch=4 seq_len=12"
@@ -57,7 +57,7 @@ COMMANDS = (
     "schemes",
     "models",
 )
-"""Every command of the program, in an order in which each finds what it needs. RUN_ID is a run of sweep `one`."""
+"""All commands, in an order in which each finds its input. RUN_ID is a run of sweep `one`."""
 
 
 @dataclass(frozen=True)
@@ -145,10 +145,10 @@ def test_every_command_works_in_any_folder(installed: Installed) -> None:
     for command in COMMANDS:
         words = shlex.split(command.replace("RUN_ID", _run_id(installed.folder)))
         done = installed.run([str(installed.program), *words])
-        told = f"normexp {command}\n{done.stdout}\n{done.stderr}"
-        assert done.returncode == 0, told
-        assert "Traceback" not in done.stderr, told
-        assert str(ROOT) not in done.stdout + done.stderr, told
+        context = f"normexp {command}\n{done.stdout}\n{done.stderr}"
+        assert done.returncode == 0, context
+        assert "Traceback" not in done.stderr, context
+        assert str(ROOT) not in done.stdout + done.stderr, context
     assert {path: path.read_bytes() for path in installed.package.rglob("*") if _is_kept(path)} == before
     assert not installed.home.exists()
     page = (installed.folder / "results" / "one" / "report.html").read_text("utf-8")
@@ -185,18 +185,18 @@ def test_runs_are_repeated_by_the_commands_that_a_claim_prints(installed: Instal
 
 
 @pytest.mark.parametrize("text", ["article", "papers"])
-def test_without_runs_it_says_what_is_missing_and_what_to_run(text: str, installed: Installed) -> None:
+def test_without_runs_it_names_missing_runs_and_the_command(text: str, installed: Installed) -> None:
     claim = {"article": "article.6.2.nan300", "papers": "papers.xiong.small_rate"}[text]
     done = installed.run([str(installed.program), "claims", claim])
     assert done.returncode == 0, done.stderr
-    assert re.search(rf"^results/{text} lacks (\d+) of the \1 runs", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(rf"^results/{text} lacks (\d+) of \1 ", done.stdout, re.MULTILINE), done.stdout
     assert f"\nnormexp claims {claim} --run\n" in done.stdout
-    assert f"copy the results/{text} folder of normexp's repository" in done.stdout
+    assert f"results/{text} of normexp's repository" in done.stdout
     assert not (installed.folder / "results" / text).exists()
 
 
 def test_packed_runs_are_found_in_the_results_folder(installed: Installed) -> None:
-    """Copied from the repository, as the program advises."""
+    """The runs are copied from the repository, as the program advises."""
     packed = installed.folder / "results" / "papers" / "shallow"
     packed.mkdir(parents=True)
     shutil.copy(ROOT / "results" / "papers" / "shallow" / "runs.tar.xz", packed)

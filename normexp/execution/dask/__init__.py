@@ -1,1 +1,1 @@
-"""Runs on the workers of a dask.distributed scheduler."""
+"""The dask executor: runs on the workers of a dask.distributed scheduler."""

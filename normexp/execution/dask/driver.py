@@ -1,7 +1,4 @@
-"""Runs on the workers of a dask.distributed scheduler, on this machine or many; their records come back as data.
-
-The connection to a dask scheduler: made, checked, and lost in plain words.
-"""
+"""The driver's side of the dask executor: connect to a scheduler, submit runs, and yield their events."""
 
 from __future__ import annotations
 
@@ -28,23 +25,27 @@ from normexp.execution.worker import Work, one_line
 from normexp.records.record import RunRecord, Status
 
 LOCAL = "local"
-"""As a scheduler: one in this process, with its workers."""
+"""Scheduler address for a scheduler with workers in this process."""
 CONNECT_SECONDS = 5
 CLOSE_SECONDS = 2
 SETTINGS = {"distributed.scheduler.worker-saturation": 1.0, "distributed.scheduler.allowed-failures": 3}
-"""Of our own scheduler: a run waits there until a worker is free, and may cost as many workers and one more."""
+"""Settings of the local scheduler: runs wait there until a worker is free, and may lose three workers."""
 ANY_PORT = "127.0.0.1:0"
-"""Of the pages that dask serves about itself: its default may be taken, and is open to the network."""
+"""Address of dask's dashboards. Their default port may be taken, and is open to the network."""
 SILENT = logging.CRITICAL + 1
+LOOK_SECONDS = 1.0
+"""Interval of counting the workers' threads."""
+FETCH_SECONDS = 60.0
+"""Longest time to fetch the record of a finished run. After that, it is run again."""
 
 
 class ClusterError(LauncherError):
-    """Scheduler or workers are of no more use to this sweep. No run's fault."""
+    """The scheduler or its workers can no longer be used. No run is to blame."""
 
 
 @contextmanager
 def connected(scheduler: str, jobs: int) -> Iterator[Any]:
-    """A client of the scheduler. Raises UserError where dask.distributed is missing, or no scheduler answers."""
+    """Yield a client of the scheduler. Raises UserError if dask.distributed is missing or no scheduler answers."""
     redirect_dask()
     try:
         import distributed
@@ -60,15 +61,15 @@ def connected(scheduler: str, jobs: int) -> Iterator[Any]:
             client = make(address, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, ValueError, TypeError) as fault:
             raise UserError(
-                f"scheduler {scheduler}: no dask scheduler answers there: start one with `dask scheduler`, "
-                f"and write its address, tcp://host:8786, or {LOCAL} ({one_line(fault)})"
+                f"scheduler {scheduler}: no dask scheduler answers there: start one with `dask scheduler` "
+                f"and write its address, tcp://host:8786, or write {LOCAL} ({one_line(fault)})"
             ) from fault
         stack.callback(client.close, timeout=CLOSE_SECONDS)
         yield client
 
 
 def _knock(address: str) -> None:
-    """Raise OSError or ValueError where nothing listens: a client that has not connected leaves its loop behind."""
+    """Raise OSError or ValueError if nothing listens. A client that fails to connect would leave its loop running."""
     from distributed.comm.addressing import get_address_host_port
 
     socket.create_connection(get_address_host_port(address), timeout=CONNECT_SECONDS).close()
@@ -76,7 +77,7 @@ def _knock(address: str) -> None:
 
 @contextmanager
 def _local(jobs: int) -> Iterator[Any]:
-    """A scheduler in this process and `jobs` workers, each of one thread: what they do is in processes anyway."""
+    """Yield a cluster in this process with `jobs` single-threaded workers, which start processes for runs."""
     import dask
     import distributed
 
@@ -99,49 +100,49 @@ def _local(jobs: int) -> Iterator[Any]:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """What distributed logs of a lost connection is told by us, in one line."""
+    """Silence the loggers of distributed. A lost connection is reported as a ClusterError."""
     names = [name for name in logging.root.manager.loggerDict if name.split(".")[0] == "distributed"]
     loggers = [logging.getLogger(name) for name in names]
-    before = [logger.level for logger in loggers]
+    levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(SILENT)
     try:
         yield
     finally:
-        for logger, level in zip(loggers, before, strict=True):
+        for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
 
 
 def check_versions(client: Any) -> None:
-    """Raise UserError where a worker has other versions than this process, naming both, or the scheduler no normexp."""
+    """Raise UserError if a worker's versions differ from this process, or if the scheduler lacks normexp."""
     with losses():
         try:
-            client.run_on_scheduler(workers.versions)  # through which all work goes
+            client.run_on_scheduler(workers.versions)  # all runs are sent through the scheduler
         except ImportError as fault:
             raise UserError(*differences({"the scheduler": fault})) from fault
-        found = client.run(workers.versions, on_error="return")
-    faults = differences({f"the worker {address}": there for address, there in found.items()})
-    if faults:
-        raise UserError(*faults)
+        answers = client.run(workers.versions, on_error="return")
+    complaints = differences({f"the worker {address}": answer for address, answer in answers.items()})
+    if complaints:
+        raise UserError(*complaints)
 
 
-def differences(found: Mapping[str, Any]) -> list[str]:
-    """A line for each worker whose versions differ; an exception is what a worker without normexp answers."""
-    here, faults = workers.versions(), []
-    for name, there in found.items():
-        if isinstance(there, BaseException):
-            faults.append(f"{name} has no normexp that answers ({one_line(there)}): install the same there as here")
-        elif there != here:
+def differences(answers: Mapping[str, Any]) -> list[str]:
+    """Return a line for each worker whose versions differ. A worker without normexp answers with an exception."""
+    ours, complaints = workers.versions(), []
+    for name, theirs in answers.items():
+        if isinstance(theirs, BaseException):
+            complaints.append(f"{name} has no working normexp ({one_line(theirs)}): install the same version as here")
+        elif theirs != ours:
             words = ", ".join(
-                f"{key} {there.get(key)} (here {value})" for key, value in here.items() if there.get(key) != value
+                f"{key} {theirs.get(key)} (here {value})" for key, value in ours.items() if theirs.get(key) != value
             )
-            faults.append(f"{name} has {words}: install the same there as here")
-    return faults
+            complaints.append(f"{name} has {words}: install the same version as here")
+    return complaints
 
 
 @contextmanager
 def losses() -> Iterator[None]:
-    """Turn what a lost scheduler does to a call into ClusterError."""
+    """Turn errors of a lost scheduler into ClusterError."""
     import asyncio
     from concurrent import futures
 
@@ -152,26 +153,20 @@ def losses() -> Iterator[None]:
 
 
 def check_connected(client: Any) -> None:
-    """Raise ClusterError where the scheduler is gone."""
+    """Raise ClusterError if the connection to the scheduler is lost."""
     if client.status != "running":
         raise _lost()
 
 
 def threads(client: Any) -> int:
-    """The threads of all workers. Raises ClusterError."""
+    """Return the number of threads of all workers. Raises ClusterError."""
     check_connected(client)
     with losses():
         return sum(client.nthreads().values())
 
 
 def _lost() -> ClusterError:
-    return ClusterError("the connection to the dask scheduler is lost")
-
-
-LOOK_SECONDS = 1.0
-"""How often the workers' threads are counted."""
-FETCH_SECONDS = 60.0
-"""What the record of an ended run may take to come; then it is run again."""
+    return ClusterError("the connection to the dask scheduler was lost")
 
 
 def dask(
@@ -182,11 +177,11 @@ def dask(
     work: Work,
     scheduler: str = LOCAL,
 ) -> Generator[Event, None, None]:
-    """Do each config on a thread of a dask worker, in a process of its own there, at most `jobs` at a time.
+    """Run each config on a thread of a dask worker, in a separate process there, at most `jobs` in parallel.
 
-    `scheduler`: an address such as tcp://host:8786, or local, for workers in this process. Without workers it waits
-    for some. Runs of a worker that was lost are run again; one that costs several workers is killed.
-    Raises UserError where no scheduler answers or a worker has other versions, ClusterError where that comes later.
+    `scheduler` is an address such as tcp://host:8786, or "local" for workers in this process. The executor waits until
+    there are workers. Runs of a lost worker are run again; a run that loses several workers is killed.
+    Raises UserError if no scheduler answers or a worker has other versions, ClusterError if that happens later.
     """
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, not {jobs}")
@@ -218,12 +213,12 @@ def _events(flight: _Flight, turns: Iterator[RunConfig], jobs: int) -> Iterator[
 
 
 class _Flight:
-    """The runs that are with the scheduler, by number."""
+    """The runs that were submitted to the scheduler, by number."""
 
     def __init__(self, client: Any, timeout_seconds: float | None, work: Work) -> None:
         self.runs: dict[int, tuple[RunConfig, Any]] = {}
         self._client, self._timeout_seconds, self._work = client, timeout_seconds, work
-        self._token = uuid.uuid4().hex[:8]  # another driver may ask for the same run with other options
+        self._token = uuid.uuid4().hex[:8]  # another driver may submit the same run with other options
         self._topic = f"normexp-{self._token}"
         self._news: queue.SimpleQueue[tuple[int, list[float] | None]] = queue.SimpleQueue()
         self._count = self._threads = 0
@@ -232,14 +227,14 @@ class _Flight:
         client.subscribe_topic(self._topic, self._hear)
 
     def threads(self) -> int:
-        """How many runs the workers can do at a time, as of late."""
+        """Return how many runs the workers can execute in parallel. Updated every LOOK_SECONDS."""
         if time.monotonic() >= self._counted + LOOK_SECONDS:
             self._threads = threads(self._client)
             self._counted = time.monotonic()
         return self._threads
 
     def submit(self, config: RunConfig) -> None:
-        """Send a run to the scheduler."""
+        """Submit a run to the scheduler."""
         self._count += 1
         number = self._count
         request = pickle.dumps((config, self._work, self._timeout_seconds))
@@ -261,7 +256,7 @@ class _Flight:
         self._news.put((message["run"], message["progress"]))
 
     def news(self) -> Iterator[Event]:
-        """What has happened by now, after at most a second."""
+        """Yield the event of the next message, if one arrives within LOOK_SECONDS. Raises ClusterError."""
         try:
             number, progress = self._news.get(timeout=LOOK_SECONDS)
         except queue.Empty:
@@ -283,10 +278,10 @@ class _Flight:
         future.release()
 
     def _record(self, config: RunConfig, future: Any) -> RunRecord | None:
-        """The record of a run that has ended; None where it is to be run again. Raises ClusterError."""
+        """Return the record of a finished run, or None if it must be run again. Raises ClusterError."""
         with losses():
             if future.status == "error":
-                return _of_error(config, future.exception())
+                return _record_of_error(config, future.exception())
             try:
                 kind, answer = future.result(timeout=FETCH_SECONDS)
             except TimeoutError:
@@ -295,25 +290,27 @@ class _Flight:
             try:
                 return wire.unpack(answer, config)
             except ValueError as fault:
-                return RunRecord(config=config, status=Status.FAILED, error=f"its worker sent no record: {fault}")
+                return RunRecord(
+                    config=config, status=Status.FAILED, error=f"its worker sent an invalid record: {fault}"
+                )
         if kind == workers.GONE:
             return RunRecord(config=config, status=Status.KILLED, error=f"lost: {answer}")
         if kind == FAULT:
-            raise ClusterError(f"a worker of the scheduler: {answer}")
-        raise ClusterError(*differences({"a worker that has joined": answer}))
+            raise ClusterError(f"a dask worker failed: {answer}")
+        raise ClusterError(*differences({"a new worker": answer}))
 
     def end(self) -> None:
-        """Let go of all runs: their workers end them."""
+        """Release all runs, so that their workers stop them."""
         self._client.unsubscribe_topic(self._topic)
         for _, future in self.runs.values():
             future.release()
 
 
-def _of_error(config: RunConfig, fault: BaseException) -> RunRecord:
-    """Of a task that had no answer. Raises ClusterError unless it is the run's own fault."""
+def _record_of_error(config: RunConfig, fault: BaseException) -> RunRecord:
+    """Return the record of a run that lost too many workers. Raises ClusterError for other errors."""
     from distributed.scheduler import KilledWorker
 
     if not isinstance(fault, KilledWorker):
-        raise ClusterError(f"a worker cannot do a run of normexp: {one_line(fault)}: install the same there as here")
+        raise ClusterError(f"a worker cannot execute runs ({one_line(fault)}): install the same version as here")
     lost = fault.allowed_failures + 1
-    return RunRecord(config=config, status=Status.KILLED, error=f"killed: {lost} workers were lost while they did it")
+    return RunRecord(config=config, status=Status.KILLED, error=f"killed: {lost} workers were lost during this run")

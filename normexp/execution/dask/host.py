@@ -1,7 +1,7 @@
-"""A subprocess of a dask worker, in which runs get processes of their own: the worker may have none, being daemonic.
+"""A subprocess of a dask worker that starts the processes of runs. Daemonic workers cannot start processes themselves.
 
-It does one run after another, so that torch is imported once for all of them, and ends by itself: with the worker at
-the other end of its socket, or when it has had nothing to do for a while.
+A host executes one run after another, so that torch is imported only once. It ends when the worker at the other end of
+its socket ends, or after IDLE_SECONDS without a run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import socket
 import sys
 import threading
 from multiprocessing import connection
-from typing import Any
 
 from normexp.config import plugins
 from normexp.errors import UserError
@@ -28,11 +27,11 @@ from normexp.execution.signals import Stopped, stoppable
 
 IDLE_SECONDS = 60.0
 RECORD, FAULT, PROGRESS = "record", "fault", "progress"
-"""Kinds of messages: a packed record, why this machine cannot start a run, and a step."""
+"""Kinds of messages: a packed record, the reason why this machine cannot start a run, and a step."""
 
 
 def main(fd: int) -> None:
-    """Serve the socket with this descriptor: each message is a pickled (config, work, timeout in seconds)."""
+    """Serve the socket with this descriptor. Each request is a pickled (config, work, timeout in seconds)."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sock = socket.socket(fileno=fd)
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -43,7 +42,7 @@ def main(fd: int) -> None:
 
 
 def _listen(sock: socket.socket, requests: queue.SimpleQueue[bytes]) -> None:
-    """End a run whose worker has gone, as SIGTERM does."""
+    """Queue requests, and terminate this process, including its run, when the worker closes the socket."""
     inbox = Inbox(sock)
     try:
         while not inbox.ended:
@@ -58,7 +57,7 @@ def _serve(sock: socket.socket, request: bytes) -> None:
     try:
         config, work, timeout_seconds = pickle.loads(request)
         for plugin in getattr(work, "plugins", ()):
-            plugins.add(plugin)  # a record knows its config by them
+            plugins.add(plugin)  # needed to read the config of a record
         events = processes([config], jobs=1, timeout_seconds=timeout_seconds, work=work)
         with contextlib.closing(events):
             for event in events:
@@ -67,11 +66,7 @@ def _serve(sock: socket.socket, request: bytes) -> None:
                 elif isinstance(event, Finished):
                     send(sock, (RECORD, wire.pack(event.record)))
     except (UserError, launch.LauncherError, ImportError, AttributeError) as fault:
-        _tell(sock, fault)
-
-
-def _tell(sock: socket.socket, fault: Any) -> None:
-    send(sock, (FAULT, str(fault)))
+        send(sock, (FAULT, str(fault)))
 
 
 if __name__ == "__main__":

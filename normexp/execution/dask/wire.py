@@ -1,4 +1,4 @@
-"""A record as plain data: what comes from another machine is read like a file, and never unpickled."""
+"""Records as plain data. Data from other machines is parsed like a file and never unpickled."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from normexp.records.record import RunRecord, Traces
 from normexp.storage import codec
 
 APART = ("traces", "log", "weights")
-"""Parts of a record that travel beside its JSON."""
+"""Parts of a record that are sent beside its JSON."""
 SIGNALS = ("layers", "death_layers")
 
 
 def pack(record: RunRecord) -> dict[str, Any]:
-    """The record as texts and bytes: JSON for what is short, CSV for each trace, log and weights as they are."""
+    """Return a record as JSON, CSV for each trace, and log and weights unchanged."""
     fields = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
     packed = {name: fields.pop(name) for name in APART}
     packed["json"] = codec.to_json(fields)
@@ -27,7 +27,7 @@ def pack(record: RunRecord) -> dict[str, Any]:
 
 
 def unpack(packed: Mapping[str, Any], config: RunConfig) -> RunRecord:
-    """The reverse, equal to the bit. Raises ValueError where it is not a whole record of this config."""
+    """Return the bit-identical record. Raises ValueError if it is incomplete or has another config."""
     try:
         fields = codec.from_json(packed["json"]) | {name: packed[name] for name in APART}
         traces = fields["traces"] and Traces(
@@ -38,5 +38,5 @@ def unpack(packed: Mapping[str, Any], config: RunConfig) -> RunRecord:
     except (AttributeError, KeyError, TypeError) as fault:
         raise ValueError(f"{type(fault).__name__}: {fault}") from fault
     if record.config != config:
-        raise ValueError("it is of another config")
+        raise ValueError("it has another config")
     return dataclasses.replace(record, traces=traces or None)

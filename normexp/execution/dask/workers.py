@@ -1,6 +1,6 @@
-"""What a dask worker does for a run: hand it to a host, pass on what that says, and end it when nobody asks for it.
+"""The dask worker's side of the executor: pass runs to hosts, forward their messages, and stop unwanted runs.
 
-The hosts of a dask worker, as it sees them: one for each run at a time, kept for the next run.
+A worker has one host per parallel run, and keeps it for the next run.
 """
 
 from __future__ import annotations
@@ -24,20 +24,26 @@ from normexp.records.numerics import CHANGES
 
 MODULE = "normexp.execution.dask.host"
 LOOK_SECONDS = 0.2
-"""How often is asked whether a run is still wanted."""
+"""Interval of checking whether a run is still wanted."""
 END_SECONDS = 3.0
-"""What a host has to end its run before it is killed."""
+"""Time for a host to end its run before it is killed."""
+VERSIONS, GONE = "versions", "gone"
+"""Kinds of answers besides those of a host: this worker has other versions than the driver; the host was lost."""
+WANTED = ("executing", "long-running")
+"""States of a task that the scheduler waits for."""
+SERVING = ("running", "paused", "closing_gracefully")
+"""States of a worker that still delivers results."""
 
 
 class Unwanted(Exception):
-    """Nobody waits for the run any more."""
+    """The scheduler no longer waits for the run."""
 
 
 class Host:
-    """A subprocess that does runs, see `normexp.execution.dask.host`."""
+    """A subprocess that executes runs, see `normexp.execution.dask.host`."""
 
     def __init__(self) -> None:
-        """Start it, with the modules that this process would find, and out of reach of its terminal's Ctrl-C."""
+        """Start the subprocess with this process's module path, in a new session that Ctrl-C does not reach."""
         self._sock, theirs = socket.socketpair()
         path = os.pathsep.join(part for part in sys.path if part)
         with theirs:
@@ -52,7 +58,7 @@ class Host:
         self._inbox = Inbox(self._sock)
 
     def run(self, request: bytes, wanted: Callable[[], bool]) -> Iterator[tuple[str, Any]]:
-        """The messages of a run as they come, until its host ends. Raises Unwanted."""
+        """Yield the messages of a run until its host ends. Raises Unwanted."""
         with suppress(OSError):
             send(self._sock, request)
         while not self._inbox.ended:
@@ -70,12 +76,12 @@ class Host:
 
     @property
     def alive(self) -> bool:
-        """It has not hung up."""
+        """Whether the host's end of the socket is open."""
         self._messages()
         return not self._inbox.ended
 
     def end(self) -> None:
-        """Let it end its run and itself; kill it if it does not."""
+        """Let the host stop its run and end; kill it after END_SECONDS."""
         self._sock.close()
         try:
             self._process.wait(END_SECONDS)
@@ -85,14 +91,14 @@ class Host:
 
 
 class Hosts:
-    """Those that wait for a run; several threads take and keep them."""
+    """The idle hosts of this process. The methods are thread-safe."""
 
     def __init__(self) -> None:
         self._idle: list[Host] = []
         self._lock = threading.Lock()
 
     def take(self) -> Host:
-        """An idle host, or a new one. Raises OSError where none can be started."""
+        """Return an idle host or a new one. Raises OSError if none can be started."""
         while True:
             with self._lock:
                 host = self._idle.pop() if self._idle else None
@@ -103,51 +109,44 @@ class Hosts:
             host.end()
 
     def keep(self, host: Host) -> None:
-        """Have it wait for the next run."""
+        """Keep a host for the next run."""
         with self._lock:
             self._idle.append(host)
 
     def end(self) -> None:
-        """End all that wait."""
+        """End all idle hosts."""
         with self._lock:
             idle, self._idle = self._idle, []
         for host in idle:
             host.end()
 
 
-VERSIONS, GONE = "versions", "gone"
-"""Kinds of answers besides those of a host: this worker has other versions than the driver; the host was lost."""
-WANTED = ("executing", "long-running")
-"""States of a task that its scheduler waits for."""
-SERVING = ("running", "paused", "closing_gracefully")
-"""States of a worker that still delivers results."""
-
 hosts = Hosts()
-"""Those of this process."""
 
 
 def versions() -> dict[str, str]:
-    """What numbers, and the messages between a driver and its workers, depend on."""
-    found = {"python": ".".join(platform.python_version_tuple()[:2])}
+    """Return the versions on which results and messages between driver and workers depend."""
+    versions = {"python": ".".join(platform.python_version_tuple()[:2])}
     for name in ("torch", "numpy"):
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = "none"
-    return found | {"normexp": normexp.__version__, "numerics": str(max(CHANGES))}
+            versions[name] = "none"
+    return versions | {"normexp": normexp.__version__, "numerics": str(max(CHANGES))}
 
 
 def run_there(expected: Mapping[str, str], request: bytes, topic: str, number: int) -> tuple[str, Any]:
-    """Do a run: the kind of its answer, and the answer; `request` as in `host`, `number` its name under the topic.
+    """Execute a run on this worker. Return the kind of the answer and the answer.
 
-    Raises Reschedule where the run is not wanted any more, or not here.
+    `request` is that of a host, `number` identifies the run in events of `topic`. Raises Reschedule if the run is no
+    longer wanted, or not on this worker.
     """
     from distributed import Reschedule, get_worker
 
     worker = get_worker()
-    found = versions()
-    if found != expected:
-        return VERSIONS, found
+    actual = versions()
+    if actual != expected:
+        return VERSIONS, actual
     key = worker.get_current_task()
 
     def wanted() -> bool:
@@ -158,19 +157,19 @@ def run_there(expected: Mapping[str, str], request: bytes, topic: str, number: i
         worker.log_event(topic, {"run": number, "progress": progress})
 
     try:
-        # A host that was idle may be just ending: then another.
-        answer = _attended(request, wanted, report) or _attended(request, wanted, report)
+        # An idle host may be about to end. In that case, try another one.
+        answer = _run_on_host(request, wanted, report) or _run_on_host(request, wanted, report)
     except OSError as fault:
         return FAULT, f"cannot start a process: {fault.strerror or fault}"
     except Unwanted:
         raise Reschedule from None
-    return answer or (GONE, "the process that starts runs ends itself")
+    return answer or (GONE, "the process that starts runs keeps ending")
 
 
-def _attended(
+def _run_on_host(
     request: bytes, wanted: Callable[[], bool], report: Callable[[list[float]], None]
 ) -> tuple[str, Any] | None:
-    """The answer of a host; None where it was lost without a word."""
+    """Return the answer of a host, or None if it was lost before its first message."""
     host, answer = hosts.take(), None
     try:
         for kind, content in host.run(request, wanted):
