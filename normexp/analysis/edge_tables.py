@@ -193,8 +193,8 @@ def _limits_text(question: Question, kind: str, limits: Sequence[tuple[Edge, Sha
     if len(limits) == 1:
         cell, good, bad = name_of(lowest, labels), share_text(low_good, labels), share_text(low_bad, labels)
         subject = f"With {cell}, the network" if cell else "The network"
-        values = f"up to {axis} {good}" if kind == UP_TO else f"at {axis} {good} and above"
-        return f"{subject} learns {values} but not at {bad}."
+        trainable = f"up to {axis} {good}" if kind == UP_TO else f"at {axis} {good} and above"
+        return f"{subject} learns {trainable} but not at {bad}."
     least, most = max(low_good.value, low_bad.value), min(high_good.value, high_bad.value)
     limit = f"The {'highest' if kind == UP_TO else 'lowest'} trainable {axis}"
     if most <= least:

@@ -1,1 +1,1 @@
-"""Figures: what each one shows as numbers, and how it is drawn."""
+"""Compute the data of figures, and draw them."""
