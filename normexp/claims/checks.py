@@ -2,7 +2,7 @@
 
 A check is called as `function(frame, needed, **parameters)`, where `needed` is the number of seeds that every cell must
 have. It raises Thin if runs are missing, and Mismatch if a selection is wrong. Thresholds are parameters of the claims,
-never of the functions. The first line of each docstring is shown by `normexp claims --vocabulary`.
+never of the functions. The first line of each docstring is shown by `normexp claims --checks`.
 """
 
 from __future__ import annotations

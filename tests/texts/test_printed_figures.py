@@ -29,18 +29,18 @@ class TestFigures:
             assert not figures.same(value, "1.0")
 
     def test_values_stand_beside_what_is_printed(self) -> None:
-        assert figures.beside([7.9149, 1e9], ["7.9", "1"], "norms").measured == "7.9, 1e+09"
-        wrong = figures.beside([7.9149], ["8.0"], "norms")
+        assert figures.compare_printed([7.9149, 1e9], ["7.9", "1"], "norms").measured == "7.9, 1e+09"
+        wrong = figures.compare_printed([7.9149], ["8.0"], "norms")
         assert (wrong.holds, wrong.sentence) == (False, "norms: 7.9, where 8.0 is printed")
-        assert not figures.beside([1.0], ["1.0", "2.0"], "norms").holds
+        assert not figures.compare_printed([1.0], ["1.0", "2.0"], "norms").holds
 
     def test_circumstances(self) -> None:
         yes, no = (True, "1"), (False, "0")
-        assert figures.circumstances({"a": yes, "b": yes}, {"c": no}, "s").word is None
-        partly = figures.circumstances({"a": no, "b": yes, "d": yes}, {"c": yes}, "s")
+        assert figures.by_condition({"a": yes, "b": yes}, {"c": no}, "s").word is None
+        partly = figures.by_condition({"a": no, "b": yes, "d": yes}, {"c": yes}, "s")
         assert (partly.word, partly.setting, partly.measured) == (Word.ONLY_WHEN, "b and d", "a: 0; b: 1; d: 1; c: 1")
-        assert figures.circumstances({"a": no}, {"c": yes}, "s").setting == "c"
-        none = figures.circumstances({"a": no}, {"c": no}, "s")
+        assert figures.by_condition({"a": no}, {"c": yes}, "s").setting == "c"
+        none = figures.by_condition({"a": no}, {"c": no}, "s")
         assert (none.holds, none.word) == (False, None)
 
 
