@@ -30,7 +30,12 @@ def test_conclusion_word_for_word() -> None:
 @pytest.mark.parametrize(
     ("axes", "ends", "shares", "common"),
     [
-        ({"position": ["post", "pre"], "lr": [1, 2, 3]}, ["1.9", "1.9", "plateau", "1.9", "1.9", "1.9"], "1/2 at 3)", ""),
+        (
+            {"position": ["post", "pre"], "lr": [1, 2, 3]},
+            ["1.9", "1.9", "plateau", "1.9", "1.9", "1.9"],
+            "1/2 at 3)",
+            "",
+        ),
         (
             {"position": ["post", "pre"], "lr": [1, 2, 3], "warmup": [0, 9]},
             ["1.9"] * 3 + ["plateau"] * 3 + ["1.9"] * 6,
