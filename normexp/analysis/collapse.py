@@ -33,18 +33,18 @@ FAIR_SHARE = 0.5
 """A network counts as healthy if its learned fraction is at least this share of the best baseline's."""
 
 
-def plan_of(setting: str, given: Mapping[str, Value]) -> Plan:
+def plan_of(setting: str, user_values: Mapping[str, Value]) -> Plan:
     """Return the plan of a network and its LN and RMSNorm baselines, with three seeds each.
 
-    `given` holds the keys set by the user; they take precedence over those of the setting.
+    `user_values` take precedence over those of the setting.
     """
     row = SETTINGS[setting]
-    keys = row.keys_at(given.get("position", KEYS["position"].default))
-    values: dict[str, Value] = {"lr": row.collapse_lr, **DEFAULTS, **keys, **given}
+    keys = row.keys_at(user_values.get("position", KEYS["position"].default))
+    values: dict[str, Value] = {"lr": row.collapse_lr, **DEFAULTS, **keys, **user_values}
     norm = values.pop("norm", "none")
     norms = list(dict.fromkeys((norm, *TWINS)))
     seeds = [values.pop("seed")] if "seed" in values else list(SEEDS)
-    name = f"{NAME}{setting}" + slug(sorted(f"{key}={value}" for key, value in given.items()), LONGEST_SLUG)
+    name = f"{NAME}{setting}" + slug(sorted(f"{key}={value}" for key, value in user_values.items()), LONGEST_SLUG)
     title = QUESTION + _trained(row.label, values)
     return grid.plan_of(name=name, title=title, groups=[("", {**values, "seed": seeds, "norm": norms})])
 

@@ -83,8 +83,8 @@ class Search:
         span = self.question.span
         return {
             point.config.run_id
-            for place, asked in self._asked.items()
-            for value in asked
+            for place, values in self._asked.items()
+            for value in values
             if span.low <= value <= span.high
             for point in self._cells_at(value)[place]
         } & set(records)
@@ -102,9 +102,9 @@ class Search:
 
     def _extend(self, records: Mapping[str, RunRecord]) -> bool:
         grown = False
-        for place, asked in self._asked.items():
-            new = set(stability_edges.wanted(self.question.span, _verdicts(self._shares(place, records)))) - asked
-            asked |= new
+        for place, values in self._asked.items():
+            new = set(stability_edges.wanted(self.question.span, _verdicts(self._shares(place, records)))) - values
+            values |= new
             grown = grown or bool(new)
         return grown
 
@@ -139,7 +139,7 @@ class Search:
         sweep, axis = self.question.sweep, self.question.axis
         points = [
             point
-            for value in sorted({value for asked in self._asked.values() for value in asked})
+            for value in sorted({value for values in self._asked.values() for value in values})
             for place, cell_points in self._cells_at(value).items()
             if value in self._asked[place]
             for point in cell_points
@@ -165,12 +165,12 @@ class Search:
 
     def _at(self, value: Number) -> Plan:
         """Return the plan of the sweep at one value of the axis, with all seeds. Raise UserError for invalid values."""
-        given = {self.question.axis: listed([value]), SEED: listed(self.question.seeds)}
+        fixed_axes = {self.question.axis: listed([value]), SEED: listed(self.question.seeds)}
         groups = tuple(
             replace(
                 group,
-                base={name: fixed for name, fixed in group.base.items() if name not in given},
-                grid={name: axis for name, axis in group.grid.items() if name not in given} | given,
+                base={name: fixed for name, fixed in group.base.items() if name not in fixed_axes},
+                grid={name: axis for name, axis in group.grid.items() if name not in fixed_axes} | fixed_axes,
             )
             for group in self.question.sweep.groups
         )

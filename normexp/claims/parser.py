@@ -194,8 +194,8 @@ class _Reader:
         if kind is not None:
             self._check_keys(kind, entries, node, where)
         expected = entries.get("expected")
-        given = expected is not None and not is_null(expected.node)
-        word = self._choice(entries, where, "expected", [*Word]) if given else None
+        has_expected = expected is not None and not is_null(expected.node)
+        word = self._choice(entries, where, "expected", [*Word]) if has_expected else None
         texts: dict[str, Any] = {name: self._word(entries, where, name) or "" for name in (*ALWAYS, "note")}
         self._check_id(texts["id"], node, where)
         rest = self._rest(kind, entries, where)

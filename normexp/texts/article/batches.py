@@ -27,14 +27,14 @@ def statistics(x: Tensor) -> tuple[float, float]:
 
 def printed_batch(seed: int, figures: Figures) -> Finding:
     """Compare the mean and variance over all tokens of the first 4, 2 and 1 sequences with the figures."""
-    found = [value for keep in (4, 2, 1) for value in statistics(torch.cat(sequences(seed)[:keep]))]
-    return compare_printed(found, figures, "mean and variance of the first 4, 2 and 1 sequences")
+    values = [value for keep in (4, 2, 1) for value in statistics(torch.cat(sequences(seed)[:keep]))]
+    return compare_printed(values, figures, "mean and variance of the first 4, 2 and 1 sequences")
 
 
 def printed_sequences(seed: int, figures: Figures) -> Finding:
     """Compare the mean and variance of each of the first two sequences with the figures."""
-    found = [value for x_td in sequences(seed)[:2] for value in statistics(x_td)]
-    return compare_printed(found, figures, "mean and variance of the first and of the second sequence")
+    values = [value for x_td in sequences(seed)[:2] for value in statistics(x_td)]
+    return compare_printed(values, figures, "mean and variance of the first and of the second sequence")
 
 
 def one_alone(seed: int, figures: Figures) -> Finding:

@@ -35,8 +35,10 @@ def printed(seed: int, figures: Figures, std: float = STD) -> Finding:
 
 def shrinks(seed: int, scaled: float = SCALED_STD) -> Finding:
     """Check that less than a thousandth of the magnitude is left after 20 layers."""
-    found = {name: stack(seed, std) for name, std in ((PRINTED, STD), (SCALED, scaled))}
-    seen = {name: (norms[-1] < norms[0] / 1000, f"{norms[0]:.2f} to {norms[-1]:.2g}") for name, norms in found.items()}
+    magnitudes = {name: stack(seed, std) for name, std in ((PRINTED, STD), (SCALED, scaled))}
+    seen = {
+        name: (norms[-1] < norms[0] / 1000, f"{norms[0]:.2f} to {norms[-1]:.2g}") for name, norms in magnitudes.items()
+    }
     return by_condition({PRINTED: seen[PRINTED]}, {SCALED: seen[SCALED]}, "magnitudes before and after 20 layers")
 
 
@@ -54,8 +56,8 @@ def gone_in(seed: int, figures: Figures) -> Finding:
 def underflows(seed: int, figures: Figures, scaled: float = SCALED_STD) -> Finding:
     """Check that the magnitude at the stated layer is 0 in float32."""
     layer = int(figures[0])
-    found = {name: stack(seed, std)[layer] for name, std in ((PRINTED, STD), (SCALED, scaled))}
-    seen = {name: (value == 0, f"{value:.2g}") for name, value in found.items()}
+    magnitudes = {name: stack(seed, std)[layer] for name, std in ((PRINTED, STD), (SCALED, scaled))}
+    seen = {name: (value == 0, f"{value:.2g}") for name, value in magnitudes.items()}
     return by_condition({PRINTED: seen[PRINTED]}, {SCALED: seen[SCALED]}, f"magnitude at layer {layer}")
 
 

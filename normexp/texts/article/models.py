@@ -34,8 +34,8 @@ def _is_rms(model: Model) -> bool:
 def timeline(seed: int, stated: Mapping[str, tuple[str, str, str]] = TIMELINE) -> Finding:
     """Check that the models of the article's diagram have the norm, position and QK-norm that it gives them."""
     rows = {model.model: model for model in models.load()}
-    found = {name: tuple(rows[name].cells[cell].text for cell in ("norm", "position", "qk_norm")) for name in stated}
-    wrong = [f"{name} has {', '.join(found[name])}" for name in stated if found[name] != stated[name]]
+    in_table = {name: tuple(rows[name].cells[cell].text for cell in ("norm", "position", "qk_norm")) for name in stated}
+    wrong = [f"{name} has {', '.join(in_table[name])}" for name in stated if in_table[name] != stated[name]]
     measured = "; ".join(wrong) or f"{len(stated)} models as stated"
     return Finding(
         holds=not wrong,

@@ -30,8 +30,8 @@ def by_hand(seed: int, name: str = "ln") -> Finding:
     x_btd = _input(seed)
     modules = {"torch": nn.LayerNorm(256), "normexp": norm(name, 256)}
     errors = {
-        told: float((_by_hand(x_btd, divisor) - modules[module](x_btd)).detach().abs().max())
-        for told, module, divisor in (
+        label: float((_by_hand(x_btd, divisor) - modules[module](x_btd)).detach().abs().max())
+        for label, module, divisor in (
             ("torch", "torch", 256),
             ("normexp", "normexp", 256),
             ("unbiased", "torch", 255),
@@ -75,8 +75,8 @@ def standardized(seed: int, name: str = "ln") -> Finding:
 def parameters(seed: int, figures: Figures) -> Finding:
     """Compare the number of parameters of LayerNorm and RMSNorm with the figures: features, then parameters."""
     width = int(figures[0])
-    found = [float(width), *(float(parameter_count(norm(name, width))) for name in ("ln", "rms"))]
-    return compare_printed(found, figures, "features, parameters of LayerNorm and of RMSNorm")
+    counts = [float(width), *(float(parameter_count(norm(name, width))) for name in ("ln", "rms"))]
+    return compare_printed(counts, figures, "features, parameters of LayerNorm and of RMSNorm")
 
 
 def model_parameters(seed: int, figures: Figures) -> Finding:
@@ -85,9 +85,9 @@ def model_parameters(seed: int, figures: Figures) -> Finding:
     The figures are features, norms per layer, layers, and the parameters with LayerNorm and with RMSNorm.
     """
     width, norms, layers = map(int, figures[:3])
-    found = [float(norms * layers * parameter_count(norm(name, width))) for name in ("ln", "rms")]
+    counts = [float(norms * layers * parameter_count(norm(name, width))) for name in ("ln", "rms")]
     procedure = "features, norms per layer, layers, parameters of each norm"
-    return compare_printed([*map(float, figures[:3]), *found], figures, procedure)
+    return compare_printed([*map(float, figures[:3]), *counts], figures, procedure)
 
 
 def small_share(seed: int, figures: Figures) -> Finding:
@@ -101,9 +101,11 @@ def exits(seed: int, figures: Figures) -> Finding:
     torch.manual_seed(seed)
     x_btd = torch.randn(2, 8, 64)
     post_btd = PostLNBlock(64, 128)(x_btd)
-    found = [y_btd.norm(dim=-1).mean().item() for y_btd in (post_btd, PreLNBlock(64, 128)(x_btd))]
+    magnitudes = [y_btd.norm(dim=-1).mean().item() for y_btd in (post_btd, PreLNBlock(64, 128)(x_btd))]
     return compare_printed(
-        found, figures, f"magnitudes at the exit of Post-LN and Pre-LN ({x_btd.norm(dim=-1).mean():.4f} at the entry)"
+        magnitudes,
+        figures,
+        f"magnitudes at the exit of Post-LN and Pre-LN ({x_btd.norm(dim=-1).mean():.4f} at the entry)",
     )
 
 
@@ -117,9 +119,9 @@ def output_statistics(seed: int, figures: Figures) -> Finding:
     ln_bd, rms_bd = (norm(name, 512)(x_bd).detach() for name in ("ln", "rms"))
     means = [value for y_bd in (ln_bd, rms_bd) for value in (y_bd.mean(dim=-1).mean(), y_bd.mean(dim=-1).std())]
     spreads = [y_bd.std(dim=-1).mean() for y_bd in (ln_bd, rms_bd)]
-    found = [value.item() for value in (*means, *spreads)]
+    values = [value.item() for value in (*means, *spreads)]
     return compare_printed(
-        found, figures, "row means (mean, std) of LayerNorm and RMSNorm, and standard deviations of rows"
+        values, figures, "row means (mean, std) of LayerNorm and RMSNorm, and standard deviations of rows"
     )
 
 

@@ -22,8 +22,8 @@ def _widest(norm: nn.Module, inputs: dict[float, Tensor]) -> float:
     """Return the largest input size up to which the float16 output is within 10 % of the float32 output."""
     right = 0.0
     for size, x_d in inputs.items():
-        wanted, found = norm.float()(x_d.float()), norm.half()(x_d).float()
-        if not torch.allclose(found, wanted, rtol=0.1, atol=0.05):
+        wanted, output = norm.float()(x_d.float()), norm.half()(x_d).float()
+        if not torch.allclose(output, wanted, rtol=0.1, atol=0.05):
             break
         right = size
     return right

@@ -51,8 +51,8 @@ def growth(seed: int, figures: Figures) -> Finding:
     """Compare the first and last magnitude, their ratio, and the growth per layer in percent with the figures."""
     norms = _norms(printed_streams(seed))
     ratio = norms[-1] / norms[0]
-    found = [norms[0], norms[-1], ratio, 100 * (ratio ** (1 / LAYERS) - 1)]
-    return compare_printed(found, figures, f"first, last, ratio, percent per layer, seed {SEED + seed}")
+    values = [norms[0], norms[-1], ratio, 100 * (ratio ** (1 / LAYERS) - 1)]
+    return compare_printed(values, figures, f"first, last, ratio, percent per layer, seed {SEED + seed}")
 
 
 def writes_shrink(seed: int) -> Finding:
