@@ -13,8 +13,8 @@ from normexp.claims.checks import CHECKS
 from normexp.claims.claim import Finding
 
 
-def check(name: str, given: pd.DataFrame) -> Finding:
-    return CHECKS[name].function(given, 3, **CASES[name][0])
+def check(name: str, frame: pd.DataFrame) -> Finding:
+    return CHECKS[name].function(frame, 3, **CASES[name][0])
 
 
 def test_every_check_has_its_cases() -> None:
@@ -26,27 +26,20 @@ def test_every_check_has_its_cases() -> None:
 
 
 @pytest.mark.parametrize("name", CHECKS)
-def test_a_frame_that_must_hold_does(name: str) -> None:
-    for given in CASES[name][1]:
-        finding = check(name, given)
+def test_a_check_holds_does_not_hold_or_lacks_runs(name: str) -> None:
+    _, holding, failing, thin = CASES[name]
+    for frame in holding:
+        finding = check(name, frame)
         assert finding.holds is True, finding.sentence
         assert finding.seeds == 3
-        assert set(finding.run_ids) <= set(given["run_id"])
+        assert set(finding.run_ids) <= set(frame["run_id"])
         assert len(finding.run_ids) >= 3
         assert finding.measured
-
-
-@pytest.mark.parametrize("name", CHECKS)
-def test_a_frame_that_must_not_hold_does_not(name: str) -> None:
-    for number, given in enumerate(CASES[name][2]):
-        assert check(name, given).holds is False, number
-
-
-@pytest.mark.parametrize("name", CHECKS)
-def test_a_thin_frame_is_told_from_one_that_does_not_hold(name: str) -> None:
-    for given in CASES[name][3]:
+    for number, frame in enumerate(failing):
+        assert check(name, frame).holds is False, number
+    for frame in thin:
         with pytest.raises(Thin, match="needed"):
-            check(name, given)
+            check(name, frame)
 
 
 def test_measured_values_can_be_recomputed_by_hand() -> None:

@@ -84,7 +84,7 @@ def test_reference_losses_are_given_by_label_if_they_differ() -> None:
 
 
 @pytest.mark.parametrize("name", COMPARED)
-def test_another_environment_is_told_by_the_names_that_workers_store(name: str) -> None:
+def test_mixed_environments_are_a_warning(name: str) -> None:
     assert {*worker.environment(), STEP, "compiler", "compiler_flags"} == set(made.ENVIRONMENT)
     first, second = made.plan({"norm": ["ln", "rms"]}).configs.values()
     value = str(ExecutionPath.TAPE) if name == STEP else "other"
@@ -95,12 +95,12 @@ def test_another_environment_is_told_by_the_names_that_workers_store(name: str) 
     ]
 
 
-def test_strays_are_named_up_to_five_and_the_rest_counted() -> None:
+def test_up_to_five_orphaned_runs_are_named() -> None:
     ids = [f"id{index}" for index in range(8)]
     assert report.warnings({}, ids[:5])[0].endswith(": id0, id1, id2, id3 and id4")
-    assert report.warnings({}, ids)[0] == (
-        "8 stored runs that no point asks for any more: id0, id1, id2, id3, id4 and 3 more"
-    )
+    (warning,) = report.warnings({}, ids)
+    assert warning.startswith("8 stored runs")
+    assert warning.endswith(": id0, id1, id2, id3, id4 and 3 more")
 
 
 def test_no_runs_is_a_header_and_says_so(tmp_path: Path) -> None:
