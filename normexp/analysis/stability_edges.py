@@ -166,8 +166,8 @@ class EdgeAxis:
 
     def __str__(self) -> str:
         high = "the steps" if self.high is None else f"{self.high:g}"
-        close = f"a width of {self.resolution:g}" if self.whole else f"a factor of {self.resolution:g}"
-        return f"from {self.low:g} to {high}, to {close}"
+        close = f"{self.resolution:g} apart" if self.whole else f"a ratio of {self.resolution:g}"
+        return f"from {self.low:g} to {high}, {close}"
 
 
 AXES: Mapping[str, EdgeAxis] = {

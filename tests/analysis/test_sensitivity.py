@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -139,7 +138,3 @@ def test_the_legend_says_which_panel_each_s_is_of() -> None:
 def test_a_range_of_s_says_of_how_many_panels_it_is() -> None:
     (text,) = [text for text in legend(faceted((0, 10, 20, 30, 40, 50))) if text.startswith("norm ln")]
     assert text == "norm ln (S 0.00 in 5 of 6 panels)"
-
-
-def test_s_needs_losses() -> None:
-    assert math.isnan(sensitivity([math.inf], [math.nan]))
