@@ -1,4 +1,4 @@
-"""Tables of documents made from those of the code: `python -m normexp.reference [--check] docs/config.md ...`."""
+"""Update the generated tables of documents: `python -m normexp.reference [--check] docs/config.md ...`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ END = "<!-- end -->"
 
 
 def config_table() -> str:
-    """The keys of a run as a Markdown table, one row each."""
-    rows = [("key", "values (default first)", "limits", "matters when", "meaning"), ("---",) * 5]
+    """Return the keys of a run as a Markdown table, one row per key."""
+    rows = [("key", "values (default first)", "limits", "has an effect when", "meaning"), ("---",) * 5]
     for name, key in KEYS.items():
         limits = key.limits() if key.choices is None and key.kind is not bool else ""
         rows.append((f"`{name}`", _values(key), limits, key.matters_when, key.help))
@@ -27,17 +27,17 @@ def config_table() -> str:
 
 
 def rules_table() -> str:
-    """The outcome rules as a Markdown table, in the order in which they are applied."""
+    """Return the outcome rules as a Markdown table, in the order in which they are applied."""
     return "\n".join(["| outcome | rule |", "|---|---|", *(f"| `{name}` | {rule} |" for name, rule in RULES.items())])
 
 
 def schemes_table(depth: int = 20) -> str:
-    """The schemes as a Markdown table, with their constants at a depth."""
+    """Return the schemes as a Markdown table, with their constants at this depth."""
     return _markdown(tables.schemes(depth))
 
 
 def norms_table() -> str:
-    """The norms as a Markdown table."""
+    """Return the norms as a Markdown table."""
     return _markdown(tables.norms())
 
 
@@ -47,26 +47,26 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "schemes": schemes_table,
     "norms": norms_table,
 }
-"""What may stand between `<!-- name -->` and `<!-- end -->`."""
+"""The tables that are put between `<!-- name -->` and `<!-- end -->`, by name."""
 
 
 def replaced(text: str) -> str:
-    """A document with what stands between markers replaced by fresh tables. Raises UserError without markers."""
-    found = [name for name in PARTS if f"<!-- {name} -->" in text]
-    if not found:
-        raise UserError(f"no <!-- {next(iter(PARTS))} --> ... {END} in the text: put both where the table belongs")
-    for name in found:
+    """Return a document with the tables between its markers updated. Raises UserError if markers are missing."""
+    names = [name for name in PARTS if f"<!-- {name} -->" in text]
+    if not names:
+        raise UserError(f"no <!-- {next(iter(PARTS))} --> ... {END}: put both markers where the table belongs")
+    for name in names:
         begin = f"<!-- {name} -->"
         head, _, rest = text.partition(begin)
         _, end, tail = rest.partition(END)
         if not end:
-            raise UserError(f"no {END} after {begin}: put both where the table belongs")
+            raise UserError(f"no {END} after {begin}: put both markers where the table belongs")
         text = f"{head}{begin}\n\n{PARTS[name]()}\n\n{END}{tail}"
     return text
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Rewrite each file in place; with --check, only tell whether it is up to date. Returns the exit code."""
+    """Update each file in place, or with --check report those that are out of date. Return the exit code."""
     paths = [Path(argument) for argument in arguments if argument != "--check"]
     if not paths:
         print("usage: python -m normexp.reference [--check] FILE...", file=sys.stderr)
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str]) -> int:
         if fresh == text:
             continue
         if "--check" in arguments:
-            print(f"{path}: its tables are out of date: run python -m normexp.reference {path}")
+            print(f"{path}: tables are out of date: run python -m normexp.reference {path}")
             code = EXIT_RUNS_FAILED
         else:
             path.write_text(fresh, encoding="utf-8")

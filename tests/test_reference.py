@@ -1,4 +1,4 @@
-"""The config reference says what the key table says."""
+"""The generated tables of documents agree with the tables of the code."""
 
 from pathlib import Path
 
@@ -48,8 +48,9 @@ def test_a_document_is_rewritten_in_place_and_checked(tmp_path: Path, capsys: py
 
 
 def test_a_document_without_markers_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(UserError, match="put both where the table belongs"):
-        reference.replaced("<!-- config reference -->")
+    for text in ("<!-- config reference -->", "no markers"):
+        with pytest.raises(UserError, match="<!-- end -->"):
+            reference.replaced(text)
     assert reference.main([str(tmp_path / "none.md")]) == 2
     assert reference.main([]) == 2
     assert "usage" in capsys.readouterr().err

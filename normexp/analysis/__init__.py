@@ -1,1 +1,1 @@
-"""From stored runs to data frames, cells, comparisons and conclusions."""
+"""Turn stored runs into data frames, cells, comparisons and conclusions."""

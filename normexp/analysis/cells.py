@@ -1,7 +1,8 @@
-"""From runs to cells: counts that add up, and medians in which the dead count.
+"""Group runs into cells, and summarize each cell.
 
-A cell is a combination of label and axes without the seed. A run that answers several points stands in each cell that
-asks for it, and `shared_runs` of the cell counts it; whatever is counted over several cells counts each run once.
+A cell is one combination of label and axis values; its runs differ only in the seed. Medians count non-finite runs as
+infinite. A run that answers several points appears in each of their cells and is counted in `shared_runs`; totals over
+several cells count each run once.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Run = dict[str, Any]
-"""A row of runs.csv; a missing number is None, and NaN is a result."""
+"""A row of runs.csv. A missing number is None; NaN is a measured value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """Label and values of one combination, and the distinct runs that answer it, one a seed."""
+    """The label and axis values of one combination, and its distinct runs, one per seed."""
 
     values: dict[str, Value]
     point: Point
@@ -36,129 +37,130 @@ class Cell:
 
     @property
     def done(self) -> list[Run]:
-        """The runs whose training came to a result."""
+        """The runs whose status is done."""
         return [run for run in self.runs if run["status"] == Status.DONE]
 
     @property
     def survivors(self) -> list[Run]:
-        """The runs whose final losses are averaged."""
+        """The finite runs that learned or ended on a plateau: means are taken over these."""
         return [run for run in self.done if run["outcome"] in SURVIVED]
 
     @property
     def median(self) -> float:
-        """Of the final losses of the done runs, in nats, the dead as infinity; NaN where none is done."""
+        """Median final loss of the done runs in nats, counting non-finite runs as infinite. NaN if no run is done."""
         losses = [final_loss(run) for run in self.done]
         return statistics.median(losses) if losses else math.nan
 
 
 def final_loss(run: Run) -> float:
-    """Final validation loss of a done run in nats, infinite where it has none."""
+    """Return the final validation loss of a done run in nats, infinite for a non-finite run."""
     loss = run["final_val_loss"]
-    died = run["outcome"] == Outcome.NONFINITE or loss is None or not math.isfinite(loss)
-    return math.inf if died else float(loss)
+    nonfinite = run["outcome"] == Outcome.NONFINITE or loss is None or not math.isfinite(loss)
+    return math.inf if nonfinite else float(loss)
 
 
 def result_word(run: Run) -> str:
-    """The outcome of a done run, the status of any other, or pending."""
+    """Return the outcome of a done run, or the status of any other run (`pending` without a record)."""
     return str(run["outcome"] if run["status"] == Status.DONE else run["status"])
 
 
 def losses_of(run: Mapping[str, Any]) -> Losses:
-    """The reference losses of a done run's task, in nats."""
+    """Return the reference losses of a done run's task, in nats."""
     return Losses(**{name: run[name] for name in REFERENCES})
 
 
 def cells(plan: Plan, runs: pd.DataFrame) -> list[Cell]:
-    """The cells in the order in which the points come."""
+    """Return the cells of a plan, in the order of its points."""
     by_id = {row["run_id"]: row for row in frames.rows(runs)}
-    first: dict[tuple[Any, ...], Point] = {}
-    members: dict[tuple[Any, ...], dict[str, Run]] = {}
+    first_points: dict[tuple[Any, ...], Point] = {}
+    runs_by_key: dict[tuple[Any, ...], dict[str, Run]] = {}
     axes = plan.cell_axes
     for point in plan.points:
-        place = (point.label, *(point.values[axis] for axis in axes))
-        first.setdefault(place, point)
+        key = (point.label, *(point.values[axis] for axis in axes))
+        first_points.setdefault(key, point)
         run_id = point.config.run_id
-        members.setdefault(place, {})[run_id] = by_id[run_id]
+        runs_by_key.setdefault(key, {})[run_id] = by_id[run_id]
     return [
         Cell(
-            values=dict(zip(["label", *axes], place, strict=True)),
-            point=first[place],
-            runs=tuple(found.values()),
+            values=dict(zip(["label", *axes], key, strict=True)),
+            point=first_points[key],
+            runs=tuple(cell_runs.values()),
         )
-        for place, found in members.items()
+        for key, cell_runs in runs_by_key.items()
     ]
 
 
-def twins(found: Sequence[Cell]) -> list[list[Cell]]:
-    """The cells, those together that the same runs answer, in the order of the first of each."""
-    alike: dict[frozenset[str], list[Cell]] = {}
-    for cell in found:
-        alike.setdefault(frozenset(run["run_id"] for run in cell.runs), []).append(cell)
-    return list(alike.values())
+def twins(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """Group cells that consist of the same runs, in the order of the first cell of each group."""
+    groups: dict[frozenset[str], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(frozenset(run["run_id"] for run in cell.runs), []).append(cell)
+    return list(groups.values())
 
 
-def shared(found: Sequence[Cell]) -> set[str]:
-    """Ids of the runs that stand in several of the cells."""
-    counts = Counter(run["run_id"] for cell in found for run in cell.runs)
+def shared(cells: Sequence[Cell]) -> set[str]:
+    """Return the ids of the runs that belong to more than one of the cells."""
+    counts = Counter(run["run_id"] for cell in cells for run in cell.runs)
     return {run_id for run_id, count in counts.items() if count > 1}
 
 
 def summarize(plan: Plan, runs: pd.DataFrame) -> pd.DataFrame:
-    """One row a cell. planned = done + failed + pending, and done is the sum of the five outcomes."""
+    """Return one row per cell: planned = done + failed + pending, and done is the sum of the five outcomes."""
     numbers = ("survivors", "median_val_loss", "mean_val_loss", "std_val_loss", "low95_val_loss", "high95_val_loss")
     references = ("learned_fraction", *REFERENCES)
     columns = ["label", *plan.cell_axes, *frames.COUNTS, *numbers, *references, *frames.LATER_COUNTS]
-    found = cells(plan, runs)
-    several = shared(found)
+    all_cells = cells(plan, runs)
+    shared_ids = shared(all_cells)
     rows = (
         cell.values
         | _counts(cell)
         | _losses(cell)
-        | {"shared_runs": sum(run["run_id"] in several for run in cell.runs)}
-        for cell in found
+        | {"shared_runs": sum(run["run_id"] in shared_ids for run in cell.runs)}
+        for cell in all_cells
     )
     return frames.frame(rows, columns)
 
 
 def best_first(summary: pd.DataFrame) -> pd.DataFrame:
-    """The cells by the learned fraction at their median loss; infinite losses, then cells without a result, last.
+    """Sort the cells by the learned fraction at their median loss, highest first.
 
-    Within one task that is by median loss; between tasks, losses do not compare.
+    Cells with an infinite median follow, and cells without a done run come last. Within one task this is the order of
+    the median losses; losses of different tasks are not comparable.
     """
     fractions = [
         math.nan if row["median_val_loss"] is None else losses_of(row).learned_fraction(row["median_val_loss"])
         for row in frames.rows(summary)
     ]
-    places = sorted(range(len(fractions)), key=lambda place: (math.isnan(fractions[place]), -fractions[place]))
-    return summary.iloc[places]
+    order = sorted(range(len(fractions)), key=lambda index: (math.isnan(fractions[index]), -fractions[index]))
+    return summary.iloc[order]
 
 
-def best(found: Sequence[Cell]) -> Cell | None:
-    """The cell with the highest learned fraction at its median, None where no cell has a finite one.
+def best(cells: Sequence[Cell]) -> Cell | None:
+    """Return the cell with the highest learned fraction at its median, or None if no median is finite.
 
-    Within one task that is the lowest median loss; between tasks, losses do not compare.
+    Within one task this is the cell with the lowest median loss; losses of different tasks are not comparable.
     """
-    finite = [cell for cell in found if math.isfinite(cell.median)]
+    finite = [cell for cell in cells if math.isfinite(cell.median)]
     return max(finite, key=fraction) if finite else None
 
 
 def fraction(cell: Cell) -> float:
-    """Learned fraction at the median of a cell that has a result."""
+    """Return the learned fraction at the median loss of a cell with at least one done run."""
     return losses_of(cell.done[0]).learned_fraction(cell.median)
 
 
 def _counts(cell: Cell) -> dict[str, Any]:
     outcomes = [run["outcome"] for run in cell.done]
     failed = sum(run["status"] in FAILED for run in cell.runs)
-    deaths = [run["step"] for run in cell.done if run["outcome"] == Outcome.NONFINITE]
+    nonfinite_steps = [run["step"] for run in cell.done if run["outcome"] == Outcome.NONFINITE]
     return {
         "planned": len(cell.runs),
         "done": len(cell.done),
         **{outcome.value: outcomes.count(outcome) for outcome in Outcome},
         "failed": failed,
         "pending": len(cell.runs) - len(cell.done) - failed,
-        "first_dead_step": min(deaths, default=None),
-        "last_dead_step": max(deaths, default=None),
+        "first_dead_step": min(nonfinite_steps, default=None),
+        "last_dead_step": max(nonfinite_steps, default=None),
         "stale_runs": sum(run["stale"] is True for run in cell.runs),
     }
 

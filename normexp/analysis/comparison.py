@@ -1,6 +1,7 @@
-"""What differs between two sweeps: keys, outcomes, final losses pair by pair, environments; as data.
+"""Compare two sweeps: keys, outcomes, paired final losses and environments.
 
-Differences are b - a in nats, over the seeds that survived on both sides; how many did not is always beside them.
+Loss differences are b - a in nats, over the seeds in which both runs stayed finite (learned or plateau). The number of
+pairs left out is always reported with them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from normexp.schemes.network_config import Value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Differing:
-    """A key, or a part of the environment, with the values of each side."""
+    """A key or environment entry whose values differ between the sides."""
 
     name: str
     a: tuple[Value, ...]
@@ -33,7 +34,7 @@ class Differing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """The pairs of runs whose result (an outcome, or the status of a run that is not done) went from `a` to `b`."""
+    """The pairs of runs whose result (the outcome, or the status of a run that is not done) changed from `a` to `b`."""
 
     a: str
     b: str
@@ -42,12 +43,13 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellDifference:
-    """The pairs of one cell, one a seed: both cells, and the paired difference over the `compared` pairs.
+    """The paired loss difference of one cell, over its `compared` pairs (one pair per seed).
 
-    Cells that the same pairs of runs answer are one, and stand in `places`: each with where its sides agree, and their
-    values `before` and `after`.
-    `mean` is None where no pair survived on both sides or the two have different tasks; `low` and `high` bound the
-    95 % t-interval, None below two pairs. `same_runs`: each pair is one run, with the same result on both sides.
+    Cells that consist of the same pairs of runs are merged; `places` has one pair of points for each of them, with the
+    values on which both sides agree and those that differ.
+    `mean` is None if no pair stayed finite on both sides or if the tasks differ. `low` and `high` bound the 95 %
+    t-interval and are None for fewer than two pairs. `same_runs` is True if each pair is one run with the same result
+    on both sides.
     """
 
     places: tuple[Pair, ...]
@@ -63,30 +65,30 @@ class CellDifference:
 
     @property
     def where(self) -> Values:
-        """Where both sides of its first place agree, seeds apart."""
+        """The values on which both sides agree, without the seed."""
         return _without_seed(self.places[0].where)
 
     @property
     def before(self) -> Values:
-        """What its first place has on side a instead."""
+        """The values of side a that side b replaces."""
         return self.places[0].before
 
     @property
     def after(self) -> Values:
-        """What its first place has on side b instead."""
+        """The values of side b that replace those of side a."""
         return self.places[0].after
 
     @property
     def clear(self) -> bool:
-        """Whether the interval excludes 0."""
+        """Whether the 95 % interval excludes 0."""
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Two sweeps compared. `keys` and `environment` have what differs alone.
+    """The comparison of two sweeps. `keys` and `environment` hold only what differs.
 
-    `same` counts the pairs that are one run, with the same result on both sides: no change is among them.
+    `same` counts the pairs that are one run with the same result on both sides; `changes` leaves these out.
     """
 
     a: Side
@@ -100,43 +102,43 @@ class Comparison:
 
     @property
     def labels(self) -> Labels:
-        """Labels that tell the values of both sides apart."""
+        """Labels that distinguish the values of both sides."""
         return Labels(lambda key: [*self.a.values(key), *self.b.values(key)])
 
 
 def compare(a: Side, b: Side) -> Comparison:
-    """Compare two sides; without a pair, `cells` and `changes` are empty."""
-    found = pairing(a, b)
-    apart = [pair for pair in found.pairs if not _same(*_rows(a, b, pair))]
+    """Compare two sides. If they have no pair, `cells` and `changes` are empty."""
+    pairs = pairing(a, b)
+    different = [pair for pair in pairs.pairs if not _same(*_rows(a, b, pair))]
     return Comparison(
         a=a,
         b=b,
-        pairing=found,
+        pairing=pairs,
         keys=_keys(a, b),
-        changes=_changes(a, b, apart),
-        cells=_cells(a, b, found.of_points),
+        changes=_changes(a, b, different),
+        cells=_cells(a, b, pairs.of_points),
         environment=_environment(a, b),
-        same=len(found.pairs) - len(apart),
+        same=len(pairs.pairs) - len(different),
     )
 
 
 def _keys(a: Side, b: Side) -> tuple[Differing, ...]:
     sides = {key: (a.values(key), b.values(key)) for key in ("label", *KEYS)}
     return tuple(
-        Differing(name=key, a=tuple(ours), b=tuple(theirs))
-        for key, (ours, theirs) in sides.items()
-        if set(ours) != set(theirs)
+        Differing(name=key, a=tuple(a_values), b=tuple(b_values))
+        for key, (a_values, b_values) in sides.items()
+        if set(a_values) != set(b_values)
     )
 
 
 def _environment(a: Side, b: Side) -> tuple[Differing, ...]:
-    found = []
+    differing = []
     names = dict.fromkeys(name for side in (a, b) for record in side.records.values() for name in record.made_with)
     for name in names:
-        ours, theirs = _made_with(a, name), _made_with(b, name)
-        if ours and theirs and set(ours) != set(theirs):
-            found.append(Differing(name=name, a=ours, b=theirs))
-    return tuple(found)
+        a_values, b_values = _made_with(a, name), _made_with(b, name)
+        if a_values and b_values and set(a_values) != set(b_values):
+            differing.append(Differing(name=name, a=a_values, b=b_values))
+    return tuple(differing)
 
 
 def _made_with(side: Side, name: str) -> tuple[Value, ...]:
@@ -145,30 +147,30 @@ def _made_with(side: Side, name: str) -> tuple[Value, ...]:
 
 
 def _changes(a: Side, b: Side, pairs: Sequence[Pair]) -> tuple[Change, ...]:
-    found: dict[tuple[str, str], list[Pair]] = {}
+    by_results: dict[tuple[str, str], list[Pair]] = {}
     for pair in pairs:
         before, after = map(result_word, _rows(a, b, pair))
-        found.setdefault((before, after), []).append(pair)
-    ordered = sorted(found.items(), key=lambda item: -len(item[1]))
-    return tuple(Change(a=before, b=after, pairs=tuple(those)) for (before, after), those in ordered)
+        by_results.setdefault((before, after), []).append(pair)
+    ordered = sorted(by_results.items(), key=lambda item: -len(item[1]))
+    return tuple(Change(a=before, b=after, pairs=tuple(changed)) for (before, after), changed in ordered)
 
 
 def _cells(a: Side, b: Side, pairs: Sequence[Pair]) -> tuple[CellDifference, ...]:
-    """Each set of pairs of runs once, with the places of all cells that have these runs."""
-    found: dict[tuple[Value, ...], dict[tuple[str, str], Pair]] = {}
+    """Return the difference of each cell, merging cells that consist of the same pairs of runs."""
+    by_cell: dict[tuple[Value, ...], dict[tuple[str, str], Pair]] = {}
     for pair in pairs:
         where = _without_seed(pair.where).values()
-        found.setdefault((*where, *pair.before.values(), *pair.after.values()), {}).setdefault(pair.run_ids, pair)
-    alike: dict[frozenset[tuple[str, str]], list[list[Pair]]] = {}
-    for those in found.values():
-        alike.setdefault(frozenset(those), []).append(list(those.values()))
-    return tuple(_cell(a, b, cells[0], [pairs[0] for pairs in cells]) for cells in alike.values())
+        by_cell.setdefault((*where, *pair.before.values(), *pair.after.values()), {}).setdefault(pair.run_ids, pair)
+    by_runs: dict[frozenset[tuple[str, str]], list[list[Pair]]] = {}
+    for cell_pairs in by_cell.values():
+        by_runs.setdefault(frozenset(cell_pairs), []).append(list(cell_pairs.values()))
+    return tuple(_cell(a, b, cells[0], [pairs[0] for pairs in cells]) for cells in by_runs.values())
 
 
 def _rows(a: Side, b: Side, pair: Pair) -> tuple[Run, Run]:
-    """The rows of runs.csv of its two runs."""
-    one, other = pair.run_ids
-    return a.rows[one], b.rows[other]
+    """Return the rows of runs.csv of both runs."""
+    a_id, b_id = pair.run_ids
+    return a.rows[a_id], b.rows[b_id]
 
 
 def _without_seed(values: Values) -> Values:
@@ -178,31 +180,34 @@ def _without_seed(values: Values) -> Values:
 def _cell(a: Side, b: Side, pairs: Sequence[Pair], places: Sequence[Pair]) -> CellDifference:
     first = pairs[0]
     rows = [_rows(a, b, pair) for pair in pairs]
-    both = [pair for pair in rows if all(row["status"] == Status.DONE and row["outcome"] in SURVIVED for row in pair)]
-    same_task = all(losses_of(one).agrees(losses_of(other)) for one, other in both)
-    mean, low, high = _interval([final_loss(other) - final_loss(one) for one, other in both] if same_task else [])
+    finite = [pair for pair in rows if all(row["status"] == Status.DONE and row["outcome"] in SURVIVED for row in pair)]
+    same_task = all(losses_of(a_run).agrees(losses_of(b_run)) for a_run, b_run in finite)
+    mean, low, high = _interval([final_loss(b_run) - final_loss(a_run) for a_run, b_run in finite] if same_task else [])
     return CellDifference(
         places=tuple(places),
-        a=Cell(values={}, point=first.a, runs=tuple(one for one, _ in rows)),
-        b=Cell(values={}, point=first.b, runs=tuple(other for _, other in rows)),
+        a=Cell(values={}, point=first.a, runs=tuple(a_run for a_run, _ in rows)),
+        b=Cell(values={}, point=first.b, runs=tuple(b_run for _, b_run in rows)),
         pairs=len(pairs),
-        compared=len(both) if same_task else 0,
+        compared=len(finite) if same_task else 0,
         mean=mean,
         low=low,
         high=high,
-        same_runs=all(_same(one, other) for one, other in rows),
+        same_runs=all(_same(a_run, b_run) for a_run, b_run in rows),
         same_task=same_task,
     )
 
 
-def _same(one: Run, other: Run) -> bool:
-    """Whether two rows tell of one run the same: another version or machine may have come to other numbers."""
-    told = ("run_id", "status", "outcome", "final_val_loss", "kind", "step", "numerics")
-    return all(repr(one[name]) == repr(other[name]) for name in told)
+def _same(a_run: Run, b_run: Run) -> bool:
+    """Return whether two rows are one run with the same result.
+
+    The results of one run may differ between versions of normexp or between machines.
+    """
+    columns = ("run_id", "status", "outcome", "final_val_loss", "kind", "step", "numerics")
+    return all(repr(a_run[name]) == repr(b_run[name]) for name in columns)
 
 
 def _interval(differences: Sequence[float]) -> tuple[float | None, float | None, float | None]:
-    """Mean and 95 % t-interval."""
+    """Return the mean and the bounds of its 95 % t-interval."""
     if not differences:
         return None, None, None
     mean = statistics.fmean(differences)
@@ -212,28 +217,28 @@ def _interval(differences: Sequence[float]) -> tuple[float | None, float | None,
     return mean, mean - half, mean + half
 
 
-def as_data(found: Comparison) -> dict[str, Any]:
-    """What `normexp compare --json` prints of two sweeps."""
-    pairs = found.pairing
+def as_data(comparison: Comparison) -> dict[str, Any]:
+    """Return a comparison as the data that `normexp compare --json` prints."""
+    pairs = comparison.pairing
     return {
         "schema": 1,
         "kind": "sweeps",
-        "a": _side_data(found.a),
-        "b": _side_data(found.b),
-        "keys": [{"key": item.name, "a": item.a, "b": item.b} for item in found.keys],
+        "a": _side_data(comparison.a),
+        "b": _side_data(comparison.b),
+        "keys": [{"key": item.name, "a": item.a, "b": item.b} for item in comparison.keys],
         "matched": pairs.matched,
         "replaced": pairs.replaced,
         "pairs": len(pairs.pairs),
         "pairs_of_points": len(pairs.of_points),
-        "same_runs": found.same,
+        "same_runs": comparison.same,
         "only_a": len(pairs.only_a),
         "only_b": len(pairs.only_b),
         "outcomes": [
             {"a": change.a, "b": change.b, "count": len(change.pairs), "pairs": [_pair_data(p) for p in change.pairs]}
-            for change in found.changes
+            for change in comparison.changes
         ],
-        "cells": [_cell_data(cell) for cell in found.cells],
-        "environment": [{"name": item.name, "a": item.a, "b": item.b} for item in found.environment],
+        "cells": [_cell_data(cell) for cell in comparison.cells],
+        "environment": [{"name": item.name, "a": item.a, "b": item.b} for item in comparison.environment],
     }
 
 
@@ -243,9 +248,9 @@ def _side_data(side: Side) -> dict[str, Any]:
 
 
 def _pair_data(pair: Pair) -> dict[str, Any]:
-    one, other = pair.run_ids
+    a_id, b_id = pair.run_ids
     also = {"also": [_place_data(twin, twin.where) for twin in pair.twins]}
-    return _place_data(pair, pair.where) | {"a_run_id": one, "b_run_id": other} | also
+    return _place_data(pair, pair.where) | {"a_run_id": a_id, "b_run_id": b_id} | also
 
 
 def _place_data(pair: Pair, where: Values) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A sweep in a few sentences: what happened, what made the difference, where the loss is lowest."""
+"""Summarize a sweep in a few sentences: outcomes, the axis that explains them best, and the best cell."""
 
 from __future__ import annotations
 
@@ -17,51 +17,54 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LISTED_VALUES = 6
-"""An axis with more values is told by its best and its worst in the conclusion."""
+"""The conclusion shows only the best and the worst value of an axis with more values than this."""
 
 VERBS = {
     Outcome.PLATEAU: "ended on a plateau",
-    Outcome.UNSETTLED: "never settled",
+    Outcome.UNSETTLED: "ended unsettled",
     Outcome.DIVERGED: "diverged",
-    Outcome.NONFINITE: "died non-finite",
+    Outcome.NONFINITE: "became non-finite",
 }
+
+Share = tuple[Value, int, int]
+"""A value of an axis, and how many of its done runs learned: (value, learned, done)."""
 
 
 def conclusion(plan: Plan, runs: pd.DataFrame) -> str:
-    """What happened, which axis made the difference, and where the loss is lowest: derived from outcomes alone."""
-    found = cells(plan, runs)
-    rows: list[Run] = list({run["run_id"]: run for cell in found for run in cell.runs}.values())
+    """Return the outcomes, the axis that explains them best, and the best cell, in sentences."""
+    all_cells = cells(plan, runs)
+    rows: list[Run] = list({run["run_id"]: run for cell in all_cells for run in cell.runs}.values())
     done = [run for run in rows if run["status"] == Status.DONE]
     if not rows:
         return "No runs."
     unfinished = _unfinished(rows)
     if not done:
-        return f"No run has come to a result yet: {unfinished}."
-    sentences = [_happened(done) + (f"; {unfinished}." if unfinished else ".")]
-    sentences.append(_difference(plan, found, done))
-    top = best(found)
-    sentences.append(_best(top, found, plan.labels) if top else "No cell has a finite median loss.")
+        return f"No run is done yet: {unfinished}."
+    sentences = [_outcomes_text(done) + (f"; {unfinished}." if unfinished else ".")]
+    sentences.append(_explanation(plan, all_cells, done))
+    top = best(all_cells)
+    sentences.append(_best_text(top, all_cells, plan.labels) if top else "No cell has a finite median loss.")
     return " ".join(sentence for sentence in sentences if sentence)
 
 
-def _happened(done: Sequence[Run]) -> str:
+def _outcomes_text(done: Sequence[Run]) -> str:
     outcomes = [run["outcome"] for run in done]
     parts = [
         f"{outcomes.count(outcome)} {verb}{_falling(outcome, done)}"
         for outcome, verb in VERBS.items()
         if outcome in outcomes
     ]
-    deaths = range_text(run["step"] for run in done if run["outcome"] == Outcome.NONFINITE)
-    if deaths:
-        parts[-1] += f" (step {deaths})"
+    steps = range_text(run["step"] for run in done if run["outcome"] == Outcome.NONFINITE)
+    if steps:
+        parts[-1] += f" (step {steps})"
     little = sum(run["outcome"] == Outcome.LEARNED and run["learned_fraction"] < MUCH for run in done)
     learned = f"{outcomes.count(Outcome.LEARNED)} of {plural(len(done), 'finished run')} learned"
-    learned += f", {little} of them less than half of what there is" if little else ""
+    learned += f", {little} of them less than half of the learnable gap" if little else ""
     return f"{learned}; {listed(parts)}" if parts else learned
 
 
 def _falling(outcome: Outcome, done: Sequence[Run]) -> str:
-    """How many of those that ended so might have gone on to something better."""
+    """Return how many runs with this outcome had a loss that was still falling: more steps might help them."""
     trends = [run["trend"] for run in done if run["outcome"] == outcome]
     falling = trends.count("falling")
     if not falling:
@@ -76,103 +79,102 @@ def _unfinished(rows: Sequence[Run]) -> str:
     return listed(parts) if parts else ""
 
 
-def _difference(plan: Plan, found: Sequence[Cell], done: Sequence[Run]) -> str:
+def _explanation(plan: Plan, cells: Sequence[Cell], done: Sequence[Run]) -> str:
+    """Return which axis separates the runs that learned from the others; empty if all runs have one outcome."""
     if len({run["outcome"] for run in done}) < 2:
         return ""
-    axes = [axis for axis in (*plan.cell_axes, LABEL) if not _idle(axis, found)]
-    shares = {axis: _shares(axis, _partners(axis, found)) for axis in axes}
-    compared = {axis: told for axis, told in shares.items() if told}
+    axes = [axis for axis in (*plan.cell_axes, LABEL) if not _idle(axis, cells)]
+    all_shares = {axis: _shares(axis, _partners(axis, cells)) for axis in axes}
+    compared = {axis: shares for axis, shares in all_shares.items() if shares}
     if not compared:
         return ""
-    widest = max(compared, key=lambda axis: (_by_several(compared[axis]), _spread(compared[axis])))
-    told = compared.pop(widest)
-    if _spread(told) == 0:
-        return "No axis changes how many learn." if len(compared) + 1 == len(shares) else ""
-    if len(told) > LISTED_VALUES:
-        told = [max(told, key=_share), min(told, key=_share)]
+    widest = max(compared, key=lambda axis: (_differs_by_several(compared[axis]), _spread(compared[axis])))
+    shares = compared.pop(widest)
+    if _spread(shares) == 0:
+        return "No axis changes how many runs learn." if len(compared) + 1 == len(all_shares) else ""
+    if len(shares) > LISTED_VALUES:
+        shares = [max(shares, key=_fraction_learned), min(shares, key=_fraction_learned)]
     labels = plan.labels
-    texts = [f"{labels.text(widest, value)} {learned} of {count}" for value, learned, count in told]
-    named = "the label" if widest == LABEL else widest
-    separated = f"What separates them most is {named} (learned, all else equal: {', '.join(texts)})."
-    stuck = sum(run["outcome"] != Outcome.LEARNED for run in done)
-    return " ".join([separated, *_shared_fate(compared, found, stuck, labels)])
+    texts = [f"{learned}/{count} at {labels.text(widest, value)}" for value, learned, count in shares]
+    name = "the label" if widest == LABEL else widest
+    sentence = f"Outcomes depend most on {name} (runs that learned, all else equal: {', '.join(texts)})."
+    not_learned = sum(run["outcome"] != Outcome.LEARNED for run in done)
+    return " ".join([sentence, *_common_values(compared, cells, not_learned, labels)])
 
 
-def _shared_fate(
-    compared: dict[str, list[tuple[Value, int, int]]], found: Sequence[Cell], stuck: int, labels: Labels
+def _common_values(
+    compared: dict[str, list[Share]], cells: Sequence[Cell], not_learned: int, labels: Labels
 ) -> list[str]:
-    """A sentence for each axis of which one value has all of the runs that did not learn, if they are several.
+    """Return a sentence for each axis of which a single value has all runs that did not learn, if there are several.
 
-    The value must do worse among partners too, or it may only have been tried where nothing learns.
+    The value must do worse among partner cells too: otherwise it may have been run only where nothing learns.
     """
-    told = []
+    sentences = []
     for axis, partners in compared.items():
-        losers = [value for value, learned, count in _shares(axis, found) if learned < count]
-        worse = [value for value, learned, count in partners if learned < count]
-        if len(losers) == 1 and worse == losers and len(partners) > 1 and stuck > 1:
-            them = "Both" if stuck == 2 else f"All {stuck}"
-            told.append(f"{them} that did not learn have {axis} {labels.text(axis, losers[0])}.")
-    return told
+        worse = [value for value, learned, count in _shares(axis, cells) if learned < count]
+        worse_partners = [value for value, learned, count in partners if learned < count]
+        if len(worse) == 1 and worse_partners == worse and len(partners) > 1 and not_learned > 1:
+            runs = "Both runs" if not_learned == 2 else f"All {not_learned} runs"
+            sentences.append(f"{runs} that did not learn have {axis} {labels.text(axis, worse[0])}.")
+    return sentences
 
 
-def _partners(axis: str, found: Sequence[Cell]) -> list[Cell]:
-    """The cells with a result that have a partner, equal but for this axis, in every value of the axis.
+def _partners(axis: str, cells: Sequence[Cell]) -> list[Cell]:
+    """Return the cells that have a done run and, for every other value of the axis, a partner equal in all other keys.
 
-    Those that share a run with a partner are left out: it cannot tell one value from the other.
+    Cells that share a run with a partner are left out: that run cannot distinguish the values.
     """
-    with_result = [cell for cell in found if cell.done]
+    with_result = [cell for cell in cells if cell.done]
     count = len({cell.values[axis] for cell in with_result})
     groups = _groups(axis, with_result)
     return [cell for group in groups if len(group) == count and not shared(group) for cell in group]
 
 
-def _idle(axis: str, found: Sequence[Cell]) -> bool:
-    """Whether the axis has several values, and all that differ in nothing else are answered by the same runs."""
-    groups = [group for group in _groups(axis, found) if len(group) > 1]
+def _idle(axis: str, cells: Sequence[Cell]) -> bool:
+    """Return whether the axis has several values, but cells that differ only in it always consist of the same runs."""
+    groups = [group for group in _groups(axis, cells) if len(group) > 1]
     return bool(groups) and all(len(twins(group)) == 1 for group in groups)
 
 
-def _groups(axis: str, found: Sequence[Cell]) -> list[list[Cell]]:
-    """The cells, those together that differ in nothing but this axis."""
+def _groups(axis: str, cells: Sequence[Cell]) -> list[list[Cell]]:
+    """Group the cells that differ only in this axis."""
     groups: dict[tuple[Value, ...], list[Cell]] = {}
-    for cell in found:
+    for cell in cells:
         groups.setdefault(tuple(value for key, value in cell.values.items() if key != axis), []).append(cell)
     return list(groups.values())
 
 
-def _shares(axis: str, found: Sequence[Cell]) -> list[tuple[Value, int, int]]:
-    """(value, learned, done) over the distinct done runs of each value."""
+def _shares(axis: str, cells: Sequence[Cell]) -> list[Share]:
+    """Return the share of each value that has done runs, counting each run once."""
     by_value: dict[Value, dict[str, bool]] = {}
-    for cell in found:
-        outcomes = by_value.setdefault(cell.values[axis], {})
-        outcomes |= {run["run_id"]: run["outcome"] == Outcome.LEARNED for run in cell.done}
-    return [(value, sum(told.values()), len(told)) for value, told in by_value.items() if told]
+    for cell in cells:
+        learned = by_value.setdefault(cell.values[axis], {})
+        learned |= {run["run_id"]: run["outcome"] == Outcome.LEARNED for run in cell.done}
+    return [(value, sum(learned.values()), len(learned)) for value, learned in by_value.items() if learned]
 
 
-def _share(told: tuple[Value, int, int]) -> float:
-    return told[1] / told[2]
+def _fraction_learned(share: Share) -> float:
+    return share[1] / share[2]
 
 
-def _spread(told: Sequence[tuple[Value, int, int]]) -> float:
-    shares = [_share(value) for value in told]
-    return max(shares) - min(shares)
+def _spread(shares: Sequence[Share]) -> float:
+    fractions = [_fraction_learned(share) for share in shares]
+    return max(fractions) - min(fractions)
 
 
-def _by_several(told: Sequence[tuple[Value, int, int]]) -> bool:
-    """Whether the values differ by more than one run: chance alone may make one."""
-    losses = [count - learned for _, learned, count in told]
-    return max(losses) - min(losses) > 1
+def _differs_by_several(shares: Sequence[Share]) -> bool:
+    """Return whether the values differ by more than one run: a single run may differ by chance."""
+    counts = [count - learned for _, learned, count in shares]
+    return max(counts) - min(counts) > 1
 
 
-def _best(cell: Cell, found: Sequence[Cell], labels: Labels) -> str:
+def _best_text(cell: Cell, cells: Sequence[Cell], labels: Labels) -> str:
     run, count = cell.done[0], len(cell.done)
-    alike = next(group for group in twins(found) if cell in group)
-    name = joined_text([one.values for one in alike], labels) or "the one cell"
-    references = f"floor {loss_text(run['floor'])}, guess {loss_text(run['guess'])}"
-    if len({(run["floor"], run["guess"]) for cell in found for run in cell.done}) > 1:
-        return (
-            f"The most is learned with {name}: {fraction(cell):.0%} of what there is, "
-            f"loss {loss_text(cell.median)} ({references})."
-        )
-    what = "final loss" if count == 1 else f"median final loss of {plural(count, 'run')}"
-    return f"Lowest {what}: {loss_text(cell.median)} with {name} ({references})."
+    same_runs = next(group for group in twins(cells) if cell in group)
+    name = joined_text([member.values for member in same_runs], labels)
+    loss = f"final loss {loss_text(cell.median)}"
+    loss = loss if count == 1 else f"median {loss} over {plural(count, 'run')}"
+    loss = f"{name}, {loss}" if name else loss
+    if len({(run["floor"], run["guess"]) for cell in cells for run in cell.done}) > 1:
+        loss += f", {100 * fraction(cell):.0f} % of the learnable gap"
+    return f"Best cell: {loss} (entropy floor {loss_text(run['floor'])}, unigram loss {loss_text(run['guess'])})."

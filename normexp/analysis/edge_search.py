@@ -1,4 +1,4 @@
-"""The plan that finds the borders of a question: it grows round by round with what the runs before came to."""
+"""Build the plan of a stability-limit search. Each round adds values chosen from the results so far."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from normexp.records.record import Outcome, RunRecord
 from normexp.schemes.network_config import Value
 
 Place = tuple[Value, ...]
-"""A cell: its label, and its value of every other axis."""
+"""The key of a cell: its label, and its value of each axis but the searched one and the seed."""
 Cells = Mapping[Place, Sequence[Point]]
-"""The points of each cell at one value, one a seed."""
+"""The points of each cell at one value of the searched axis, one per seed."""
 
 
 class Search:
-    """The plan of a question as it grows: `first`, then `grow` with the records until it gives None.
+    """The growing plan of a search: call `first`, then `grow` with the records until it returns None.
 
-    What is looked at next follows from the records alone, so that an interrupted search goes on where it was.
+    The next values depend on the records alone, so an interrupted search continues where it stopped.
     """
 
     def __init__(self, question: Question, *, max_runs: int = grid.MAX_RUNS) -> None:
-        """Raises UserError for values that clash, and for more than `max_runs` runs in the worst case."""
+        """Raise UserError for incompatible values, or if the search may need more than `max_runs` runs."""
         self.question = question
         self._max_runs = max_runs
         self._cells: dict[Number, Cells] = {}
@@ -48,18 +48,19 @@ class Search:
 
     @property
     def folder(self) -> str:
-        """The results folder's name."""
+        """The name of the results folder."""
         return f"{self.question.sweep.folder}+edge-{self.question.axis}"
 
     @property
     def title(self) -> str:
-        """What people read above it."""
-        return f"Where along {self.question.axis} it ceases to learn: {self.question.sweep.title}"
+        """The title of tables, figures and reports."""
+        return f"Stability limit along {self.question.axis}: {self.question.sweep.title}"
 
     def first(self, stored: Mapping[str, RunRecord], own: Iterable[str] = ()) -> Plan:
-        """The plan to begin with: values that `stored` runs have answered, and those to look at next.
+        """Return the first plan: the values that `stored` runs already cover, and the next values to run.
 
-        A value counts as answered in a cell where all its seeds are done; beyond the span only by the sweep's `own`.
+        A value is covered in a cell if the runs of all seeds are done. Beyond the span, only the sweep's `own` run ids
+        count.
         """
         usable = {run_id: r for run_id, r in stored.items() if r.usable}
         for value in self._values_of(usable, set(own)):
@@ -70,26 +71,26 @@ class Search:
         return self._plan()
 
     def grow(self, records: Mapping[str, RunRecord]) -> Plan | None:
-        """The plan with the next values of every cell; None where there is nothing left to look at."""
+        """Return the plan with the next values of every cell, or None if the search is finished."""
         return self._plan() if self._extend(records) else None
 
     def edges(self, records: Mapping[str, RunRecord]) -> list[Edge]:
-        """What the records say of each cell."""
+        """Return the result of each cell so far."""
         return [self._edge(place, records) for place in self._asked]
 
     def ended(self, records: Mapping[str, RunRecord]) -> set[str]:
-        """Ids of the runs within the span that have ended."""
+        """Return the ids of the runs within the span that have ended."""
         span = self.question.span
         return {
             point.config.run_id
-            for place, asked in self._asked.items()
-            for value in asked
+            for place, values in self._asked.items()
+            for value in values
             if span.low <= value <= span.high
             for point in self._cells_at(value)[place]
         } & set(records)
 
     def _values_of(self, usable: Mapping[str, RunRecord], own: set[str]) -> list[Number]:
-        """The values of the axis at which there are runs that differ from those of the plan in nothing else."""
+        """Return the axis values of usable runs that differ from the plan's runs only in the axis and the seed."""
         axis, span = self.question.axis, self.question.span
         values: set[Number] = set()
         for run_id, record in usable.items():
@@ -101,9 +102,9 @@ class Search:
 
     def _extend(self, records: Mapping[str, RunRecord]) -> bool:
         grown = False
-        for place, asked in self._asked.items():
-            new = set(stability_edges.wanted(self.question.span, _verdicts(self._shares(place, records)))) - asked
-            asked |= new
+        for place, values in self._asked.items():
+            new = set(stability_edges.wanted(self.question.span, _verdicts(self._shares(place, records)))) - values
+            values |= new
             grown = grown or bool(new)
         return grown
 
@@ -120,28 +121,28 @@ class Search:
         )
 
     def _shares(self, place: Place, records: Mapping[str, RunRecord]) -> list[Share]:
-        """The values of a cell that lie in the span and whose runs have all ended, none of them outdated, in order."""
+        """Return the shares of a cell's values in the span, in order, omitting values with pending or outdated runs."""
         span, shares = self.question.span, []
         for value in sorted(value for value in self._asked[place] if span.low <= value <= span.high):
             points = self._cells_at(value)[place]
             ended = (records.get(point.config.run_id) for point in points)
-            found = [record for record in ended if record is not None and not record.outdated]
-            if len(found) == len(points):
-                words = [record.result_word for record in found]
-                learned, failed = words.count(Outcome.LEARNED), sum(record.verdict is None for record in found)
+            current = [record for record in ended if record is not None and not record.outdated]
+            if len(current) == len(points):
+                results = [record.result_word for record in current]
+                learned, failed = results.count(Outcome.LEARNED), sum(record.verdict is None for record in current)
                 needed = self.question.needed
-                shares.append(Share(value=value, learned=learned, seeds=len(found), failed=failed, needed=needed))
+                shares.append(Share(value=value, learned=learned, seeds=len(current), failed=failed, needed=needed))
         return shares
 
     def _plan(self) -> Plan:
-        """All that was asked for up to now, by value and then by cell."""
+        """Return the plan of all values chosen so far, ordered by value and then by cell."""
         sweep, axis = self.question.sweep, self.question.axis
         points = [
             point
-            for value in sorted({value for asked in self._asked.values() for value in asked})
-            for place, found in self._cells_at(value).items()
+            for value in sorted({value for values in self._asked.values() for value in values})
+            for place, cell_points in self._cells_at(value).items()
             if value in self._asked[place]
-            for point in found
+            for point in cell_points
         ]
         return Plan(
             name=f"{sweep.name}+edge-{axis}",
@@ -163,13 +164,13 @@ class Search:
         return self._cells[value]
 
     def _at(self, value: Number) -> Plan:
-        """The sweep at one value of the axis, every seed. Raises UserError for values that clash."""
-        given = {self.question.axis: listed([value]), SEED: listed(self.question.seeds)}
+        """Return the plan of the sweep at one value of the axis, with all seeds. Raise UserError for invalid values."""
+        fixed_axes = {self.question.axis: listed([value]), SEED: listed(self.question.seeds)}
         groups = tuple(
             replace(
                 group,
-                base={name: fixed for name, fixed in group.base.items() if name not in given},
-                grid={name: axis for name, axis in group.grid.items() if name not in given} | given,
+                base={name: fixed for name, fixed in group.base.items() if name not in fixed_axes},
+                grid={name: axis for name, axis in group.grid.items() if name not in fixed_axes} | fixed_axes,
             )
             for group in self.question.sweep.groups
         )
@@ -181,5 +182,5 @@ def _verdicts(shares: Sequence[Share]) -> dict[Number, bool | None]:
 
 
 def _without(axis: str, config: RunConfig) -> tuple[Value, ...]:
-    """What a run has in common with those that differ in the axis and the seed alone."""
+    """Return the values of all keys but the axis and the seed."""
     return tuple(value for name, value in config.to_dict().items() if name not in (axis, SEED))

@@ -1,4 +1,4 @@
-"""Plan and records as data frames with fixed columns; the same frames come back from their CSV files."""
+"""Data frames of plans and records, with fixed column types; writing them to CSV and reading them back is lossless."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ PENDING = "pending"
 """Status of a run without a record."""
 
 TEXT, INTEGER, NUMBER, MEASURED, SWITCH = "str", "Int64", "float64", "Float64", "boolean"
-"""Types of columns. In a MEASURED one a NaN is a result, and NA stands for what was not measured; a NUMBER is never
-NaN, which stands for a gap there."""
+"""Column types. In a MEASURED column, NaN is a measured value and NA a missing one; in a NUMBER column, NaN is a
+missing value."""
 _KINDS = {str: TEXT, int: INTEGER, float: NUMBER, bool: SWITCH}
 
 CONFIG_COLUMNS = {name: _KINDS[key.kind] for name, key in KEYS.items()}
@@ -47,9 +47,9 @@ RESULT_COLUMNS = {
 RUN_COLUMNS = {"run_id": TEXT, "status": TEXT, "outcome": TEXT, "trend": TEXT} | CONFIG_COLUMNS | RESULT_COLUMNS
 POINT_COLUMNS = {"label": TEXT} | CONFIG_COLUMNS | {"run_id": TEXT}
 COUNTS = ("planned", "done", *(outcome.value for outcome in Outcome), "failed", PENDING)
-"""Of runs of a cell: planned = done + failed + pending, and done is the sum of the outcomes."""
+"""Run counts of a cell: planned = done + failed + pending, and done is the sum of the outcomes."""
 LATER_COUNTS = ("first_dead_step", "last_dead_step", "stale_runs", "shared_runs")
-"""Of a cell, after its losses; the last counts its runs that other cells have too."""
+"""Columns of a cell after its losses. `shared_runs` counts the runs that also belong to other cells."""
 SECONDS = ("data", "steps", "eval", "replay", "total")
 SECONDS_SUFFIX = "_seconds"
 NUMBER_SUFFIXES = (SECONDS_SUFFIX, "_val_loss")
@@ -65,12 +65,12 @@ _DTYPES = (
 
 
 def dtype(column: str) -> str:
-    """The type of a column of any of our tables; unknown ones are text."""
+    """Return the type of a column; unknown columns are text."""
     return _DTYPES.get(column, NUMBER if column.endswith(NUMBER_SUFFIXES) else TEXT)
 
 
 def frame(rows: Iterable[Mapping[str, Any]], columns: Iterable[str]) -> pd.DataFrame:
-    """Rows under fixed, typed columns. A missing text is empty, any other missing value NA (NaN in a NUMBER)."""
+    """Return a data frame with these columns. Missing texts are empty, other missing values NA (NaN in a NUMBER)."""
     import pandas as pd
 
     rows = list(rows)
@@ -85,7 +85,7 @@ def frame(rows: Iterable[Mapping[str, Any]], columns: Iterable[str]) -> pd.DataF
 
 
 def _measured(cells: Sequence[float | None]) -> pd.arrays.FloatingArray:
-    """Numbers and gaps: pandas would take a NaN for a gap."""
+    """Return an array in which only None is missing: by default, pandas treats NaN as missing too."""
     import numpy as np
     import pandas as pd
 
@@ -94,7 +94,7 @@ def _measured(cells: Sequence[float | None]) -> pd.arrays.FloatingArray:
 
 
 def rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of one of our tables; a missing value is None, and a NaN that was measured stays NaN."""
+    """Return the rows of a table as dictionaries. Missing values are None; a measured NaN stays NaN."""
     import pandas as pd
 
     gaps = {str(name): table[name].dtype == NUMBER for name in table.columns}
@@ -108,13 +108,13 @@ def rows(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def points(plan: Plan) -> pd.DataFrame:
-    """One row a point, in order: label, the axes' values as asked, and the run that answers it."""
+    """Return one row per point, in order: its label, its configured axis values, and the id of its run."""
     rows = ({"label": point.label, **point.values, "run_id": point.config.run_id} for point in plan.points)
     return frame(rows, ["label", *plan.axes, "run_id"])
 
 
 def runs(plan: Plan, records: Mapping[str, RunRecord]) -> pd.DataFrame:
-    """One row a distinct run, in order; those without a record are pending. The same records give the same bytes."""
+    """Return one row per distinct run, in order; runs without a record are pending. Equal records give equal bytes."""
     rows = []
     for run_id, config in plan.configs.items():
         record = records.get(run_id)
@@ -127,31 +127,30 @@ def runs(plan: Plan, records: Mapping[str, RunRecord]) -> pd.DataFrame:
 
 
 def timings(plan: Plan, records: Mapping[str, RunRecord]) -> pd.DataFrame:
-    """One row a run that has ended: seconds by part, environment, and the folder that it was copied from."""
-    found = {run_id: records[run_id] for run_id in plan.configs if run_id in records}
-    parts = dict.fromkeys([*SECONDS, *sorted({part for record in found.values() for part in record.seconds})])
-    names = {name for record in found.values() for name in record.environment}
+    """Return one row per run that has ended: seconds by part, environment, and the folder it was copied from."""
+    ended = {run_id: records[run_id] for run_id in plan.configs if run_id in records}
+    parts = dict.fromkeys([*SECONDS, *sorted({part for record in ended.values() for part in record.seconds})])
+    names = {name for record in ended.values() for name in record.environment}
     environment = sorted(name for name in names - {"status", "run_id", "reused_from"} if dtype(name) == TEXT)
     rows = (
         dict(record.environment)
         | {"run_id": run_id, "status": record.status.value, "reused_from": record.reused_from}
         | {part + SECONDS_SUFFIX: seconds for part, seconds in record.seconds.items()}
-        for run_id, record in found.items()
+        for run_id, record in ended.items()
     )
     columns = ["run_id", "status", "reused_from", *(part + SECONDS_SUFFIX for part in parts), *environment]
     return frame(rows, columns)
 
 
 def to_csv(table: pd.DataFrame) -> str:
-    """CSV with the shortest digits that give each number back; a missing value is an empty cell, NaN is `nan`."""
+    """Return CSV text. Numbers have the fewest digits that read back exactly; missing values are empty, NaN `nan`."""
     return table.to_csv(index=False, lineterminator="\n")
 
 
 def read_csv(path: Path) -> pd.DataFrame:
-    """A table back from CSV, ours or edited by hand: `None` in a config column is the word none, not a gap.
+    """Read a table written by `to_csv`, or edited by hand: `None` in a config column is read as the word none.
 
-    An empty cell is a gap, and `nan` a number.
-    Raises UserError where a cell is not of its column's type.
+    An empty cell is a missing value, and `nan` a number. Raises UserError if a cell does not have its column's type.
     """
     with path.open(encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file, restval="")
@@ -164,17 +163,17 @@ def read_csv(path: Path) -> pd.DataFrame:
 
 
 def read_parquet(path: Path) -> pd.DataFrame:
-    """A table back from Parquet, with NaN apart from null as in `read_csv`. Raises UserError."""
+    """Read a table from Parquet, keeping NaN and null apart. Raises UserError for a file that cannot be read."""
     try:
         import pyarrow  # type: ignore[import-untyped]
         from pyarrow import parquet
     except ImportError as fault:
         raise UserError("Parquet needs pyarrow: pip install 'normexp[parquet]'") from fault
     try:
-        read = parquet.read_table(path)
+        table = parquet.read_table(path)
     except (OSError, pyarrow.ArrowException) as fault:
         raise UserError(f"{path}: {fault}") from fault
-    return frame(read.to_pylist(), read.column_names)
+    return frame(table.to_pylist(), table.column_names)
 
 
 def _cell(column: str, text: str) -> Any:
@@ -190,7 +189,7 @@ def _cell(column: str, text: str) -> Any:
 
 def _switch(text: str) -> bool:
     if text.lower() not in ("true", "false"):
-        raise ValueError(f"{text!r} is neither true nor false")
+        raise ValueError(f"{text!r} is not a Boolean: write true or false")
     return text.lower() == "true"
 
 

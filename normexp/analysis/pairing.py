@@ -1,7 +1,7 @@
-"""Two sweeps side by side: which point of one answers to which of the other.
+"""Pair the points of two sweeps for a comparison.
 
-Points pair where they agree on every axis of either, and on the seed always. An axis of which the two have no value in
-common is `replaced` instead: rms there for ln here is what they are compared for.
+Two points form a pair if they have the same seed and agree on every axis of either sweep. An axis on which the sweeps
+have no value in common, such as norm ln in one and rms in the other, is `replaced`: its values need not agree.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Values = Mapping[str, Value]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One of two sweeps: its points, and the row of runs.csv and the record (where it has ended) of each run."""
+    """One of two sweeps: its points, the row of runs.csv of each run, and the record of each run that has ended."""
 
     name: str
     folder: str
@@ -35,15 +35,16 @@ class Side:
     records: Mapping[str, RunRecord]
 
     def values(self, key: str) -> list[Value]:
-        """The values of a key, as asked for, in order of appearance."""
+        """Return the configured values of a key, in order of appearance."""
         return list(dict.fromkeys(point.value_of(key) for point in self.points))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """A point of each side: `where` both agree, with the seed, and the values that are `before` and `after` instead.
+    """A pair of points, one of each side.
 
-    `twins` are the other pairs of points that the same two runs answer.
+    `where` holds the values on which both agree, including the seed; `before` and `after` hold the replaced values of
+    side a and side b. `twins` are the other pairs of points that have the same two runs.
     """
 
     where: Values
@@ -55,18 +56,18 @@ class Pair:
 
     @property
     def run_ids(self) -> tuple[str, str]:
-        """Of its two runs."""
+        """The ids of both runs."""
         return self.a.config.run_id, self.b.config.run_id
 
     @property
     def of_points(self) -> tuple[Pair, ...]:
-        """Every pair of points that its runs answer, itself first."""
+        """Every pair of points with the same two runs, this one first."""
         return self, *self.twins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairing:
-    """Every pair of runs, once, whatever points it answers; `only_a` and `only_b` are the points that found none."""
+    """All distinct pairs of runs. `only_a` and `only_b` are the points without a partner."""
 
     matched: tuple[str, ...]
     replaced: tuple[str, ...]
@@ -76,22 +77,22 @@ class Pairing:
 
     @property
     def of_points(self) -> list[Pair]:
-        """The pairs of points that these runs answer."""
+        """All pairs of points, including those with the same runs."""
         return [pair for runs in self.pairs for pair in runs.of_points]
 
 
 def side(name: str, folder: str, plan: Plan, records: Mapping[str, RunRecord]) -> Side:
-    """A sweep as one side."""
-    found = {row["run_id"]: row for row in rows(runs(plan, records))}
-    return Side(name=name, folder=folder, axes=plan.axes, points=plan.points, rows=found, records=records)
+    """Return a sweep as one side of a comparison."""
+    by_id = {row["run_id"]: row for row in rows(runs(plan, records))}
+    return Side(name=name, folder=folder, axes=plan.axes, points=plan.points, rows=by_id, records=records)
 
 
 def halves(whole: Side, along: str) -> tuple[Side, Side]:
-    """The points with the one and with the other value of a key, from `position=pre,post`. Raises UserError."""
+    """Split a sweep by two values of a key, given as in `position=pre,post`. Raises UserError for anything else."""
     key, equals, text = along.partition("=")
     words = text.split(",")
     if meant := "" if key in (LABEL, *KEYS) else near_to(key.lower(), KEYS):
-        raise UserError(f"--along {along}: {key} is no key: did you mean {meant}?")
+        raise UserError(f"--along {along}: unknown key {key}: did you mean {meant}?")
     if not equals or len(words) != 2 or (key not in KEYS and key != LABEL):
         raise UserError(f"--along {along}: write a key with two of its values, such as position=pre,post")
     try:
@@ -99,16 +100,16 @@ def halves(whole: Side, along: str) -> tuple[Side, Side]:
     except ValueError as fault:
         raise UserError(f"--along {along}: {fault}") from fault
     if values[0] == values[1]:
-        raise UserError(f"--along {along}: the two values are one: write two that differ")
-    found, labels = [], Labels(whole.values)
+        raise UserError(f"--along {along}: the two values are the same: write two different ones")
+    sides, labels = [], Labels(whole.values)
     for wanted in values:
         value = next(iter(labels.matching(key, wanted)), wanted)
         points = tuple(point for point in whole.points if point.value_of(key) == value)
         if not points:
             known = ", ".join(map(str, whole.values(key)))
             raise UserError(f"--along {along}: {whole.name} has no point with {key} {value}: it has {known}")
-        found.append(replace(whole, name=values_text({key: value}, labels), points=points, axes=_with(whole.axes, key)))
-    return found[0], found[1]
+        sides.append(replace(whole, name=values_text({key: value}, labels), points=points, axes=_with(whole.axes, key)))
+    return sides[0], sides[1]
 
 
 def _with(axes: tuple[str, ...], key: str) -> tuple[str, ...]:
@@ -116,41 +117,41 @@ def _with(axes: tuple[str, ...], key: str) -> tuple[str, ...]:
 
 
 def pairing(a: Side, b: Side) -> Pairing:
-    """Pair the points of two sides; where each has several of the values replaced, each with each."""
+    """Pair the points of two sides. Several values of a replaced axis are paired in all combinations."""
     axes = [key for key in dict.fromkeys([LABEL, *a.axes, *b.axes]) if key != SEED]
     replaced = tuple(key for key in axes if not set(a.values(key)) & set(b.values(key)))
     matched = (*(key for key in axes if key not in replaced), SEED)
-    ours, theirs = _grouped(a.points, matched), _grouped(b.points, matched)
+    a_points, b_points = _grouped(a.points, matched), _grouped(b.points, matched)
     pairs = [
         Pair(
-            where=dict(zip(matched, place, strict=True)),
-            before={key: one.value_of(key) for key in replaced},
-            after={key: other.value_of(key) for key in replaced},
-            a=one,
-            b=other,
+            where=dict(zip(matched, where, strict=True)),
+            before={key: a_point.value_of(key) for key in replaced},
+            after={key: b_point.value_of(key) for key in replaced},
+            a=a_point,
+            b=b_point,
         )
-        for place, points in ours.items()
-        for one, other in product(points, theirs.get(place, ()))
+        for where, points in a_points.items()
+        for a_point, b_point in product(points, b_points.get(where, ()))
     ]
     return Pairing(
         matched=matched,
         replaced=replaced,
         pairs=_distinct(pairs),
-        only_a=tuple(point for place, points in ours.items() if place not in theirs for point in points),
-        only_b=tuple(point for place, points in theirs.items() if place not in ours for point in points),
+        only_a=tuple(point for where, points in a_points.items() if where not in b_points for point in points),
+        only_b=tuple(point for where, points in b_points.items() if where not in a_points for point in points),
     )
 
 
 def _distinct(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
-    """Each pair of runs once, with the further pairs of points that it answers."""
-    found: dict[tuple[str, str], list[Pair]] = {}
+    """Return each pair of runs once; further pairs of points with the same runs become its `twins`."""
+    by_runs: dict[tuple[str, str], list[Pair]] = {}
     for pair in pairs:
-        found.setdefault(pair.run_ids, []).append(pair)
-    return tuple(replace(first, twins=tuple(twins)) for first, *twins in found.values())
+        by_runs.setdefault(pair.run_ids, []).append(pair)
+    return tuple(replace(first, twins=tuple(twins)) for first, *twins in by_runs.values())
 
 
 def _grouped(points: Iterable[Point], keys: Iterable[str]) -> dict[tuple[Value, ...], list[Point]]:
-    names, found = list(keys), dict[tuple[Value, ...], list[Point]]()
+    names, groups = list(keys), dict[tuple[Value, ...], list[Point]]()
     for point in points:
-        found.setdefault(tuple(point.value_of(key) for key in names), []).append(point)
-    return found
+        groups.setdefault(tuple(point.value_of(key) for key in names), []).append(point)
+    return groups

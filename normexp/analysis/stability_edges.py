@@ -1,9 +1,7 @@
-"""Where along one axis does training cease to learn? What is asked of the cells of a sweep, and what is found.
+"""Find the stability limit of training along one axis: the question, the bisection, and the result of each cell.
 
-Bisection for the borders between yes and no along an axis: where to look next, and what was found.
-
-Nothing here knows what is looked at. What has been seen maps values to verdicts: True, False, or None where looking
-gave none. Borders lie between neighbours among the seen that differ, so both ends of each were really looked at.
+The bisection itself only knows verdicts by value: True (learns), False, or None (no verdict). A border lies between two
+neighbouring values with different verdicts, so both ends of every border have been run.
 """
 
 from __future__ import annotations
@@ -26,16 +24,20 @@ Number = int | float
 Seen = Mapping[Number, bool | None]
 
 OFF_CENTRE = 0.05
-"""A middle may lie off by this share of the gap, so that it has few digits: 0.003 rather than 0.00316228."""
+"""A middle may be off-centre by this share of the gap to need fewer digits: 0.003 rather than 0.00316228."""
 LOG_PARTS, WHOLE_PARTS = 6, 8
-"""Where all agree, gaps above this part of the span are halved: three times on a log scale, in 8 on a whole one."""
+"""While all verdicts agree, gaps wider than this fraction of the span are halved (three times on a log scale)."""
 SEARCHED = 7
-"""Values between the ends that are looked at before all of them count as agreeing."""
+"""Values between the ends that are run before the verdicts count as equal everywhere."""
 ROUNDING = 1 + 1e-9
+SEEDS = 3
+FINEST_RATIO = 1.001
+MOST = 10_000
+"""Highest number of seeds, and of values of a key that are all enumerated."""
 
 
 class Finding(StrEnum):
-    """What the verdicts along an axis come to."""
+    """The result of a search along an axis."""
 
     EVERYWHERE = "everywhere"
     NOWHERE = "nowhere"
@@ -46,10 +48,10 @@ class Finding(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Where a border is looked for: from `low` to `high`, until its ends are apart by `resolution` or less.
+    """The searched range, from `low` to `high`; a border is narrowed until its ends are within `resolution`.
 
-    Whole numbers are halved as such, and the resolution is a difference; other numbers, above 0, are halved on a
-    log scale, and it is a ratio above 1.
+    For whole numbers, gaps are halved on a linear scale and the resolution is a difference. For other (positive)
+    numbers, gaps are halved on a log scale and the resolution is a ratio above 1.
     """
 
     low: Number
@@ -58,15 +60,15 @@ class Span:
     whole: bool
 
     def gap(self, low: Number, high: Number) -> float:
-        """How far two values are apart on the axis."""
+        """Return the distance of two values on the (linear or log) axis."""
         return high - low if self.whole else math.log(high) - math.log(low)
 
     def is_fine(self, low: Number, high: Number) -> bool:
-        """Whether two values are as close as was asked for."""
+        """Return whether two values are within the resolution."""
         return self.gap(low, high) <= self._finest * ROUNDING
 
     def middle(self, low: Number, high: Number) -> Number:
-        """A value about half-way between two that are not close, with as few digits as that allows."""
+        """Return a value about half-way between two values, with as few digits as `OFF_CENTRE` allows."""
         if self.whole:
             return (int(low) + int(high)) // 2
         centre, room = (math.log(low) + math.log(high)) / 2, OFF_CENTRE * self.gap(low, high)
@@ -75,34 +77,34 @@ class Span:
 
     @property
     def coarse(self) -> float:
-        """Gaps up to this stay, where all that was seen agrees."""
+        """The widest gap that is left alone while all verdicts agree."""
         total = self.gap(self.low, self.high)
         return math.ceil(total / WHOLE_PARTS) if self.whole else total / LOG_PARTS
 
     @property
     def grid_values(self) -> int:
-        """Values of the evenly spaced grid that has this resolution."""
+        """The number of values of an evenly spaced grid with this resolution."""
         return math.ceil(self.gap(self.low, self.high) / self._finest / ROUNDING) + 1
 
     @property
     def most_values(self) -> int:
-        """Values that are looked at in the worst case, when nothing is known before."""
+        """The number of values that a search runs in the worst case, if none is stored."""
         gap = self.gap(self.low, self.high)
         counts = [self._halvings(gap), SEARCHED]
-        for level in range(1, 4):  # found by the search in the middle, at a quarter, at an eighth: two borders
+        for level in range(1, 4):  # two borders, discovered at the middle, at a quarter, or at an eighth of the span
             gap = self._halved(gap)
             counts.append(2**level - 1 + 2 * self._halvings(gap))
         return min(2 + max(counts), int(self.high - self.low) + 1) if self.whole else 2 + max(counts)
 
     def _halvings(self, gap: float) -> int:
-        """How often a gap is halved, at most, until it is fine."""
+        """Return how often a gap is halved, at most, until it is within the resolution."""
         count = 0
         while gap > self._finest * ROUNDING:
             gap, count = self._halved(gap), count + 1
         return count
 
     def _halved(self, gap: float) -> float:
-        """The larger part of a gap, at most."""
+        """Return the largest possible part of a halved gap."""
         return math.ceil(gap / 2) if self.whole else gap * (0.5 + OFF_CENTRE)
 
     @property
@@ -111,10 +113,10 @@ class Span:
 
 
 def wanted(span: Span, seen: Seen) -> list[Number]:
-    """The values to look at next, all at once; none where everything is found, or cannot be.
+    """Return the values to run next, together; none if the search is finished or an end has no verdict.
 
-    First the ends. Where verdicts differ, the middle of the first and of the last border, until they are fine; where
-    all agree, the middle of each coarse gap, so that a window between two equal ends is not passed over.
+    The ends come first. If verdicts differ, the middles of the first and the last border follow, until they are within
+    the resolution. If all agree, the middle of each coarse gap follows, so that a window between equal ends is found.
     """
     ends = [value for value in (span.low, span.high) if value not in seen]
     if ends:
@@ -131,12 +133,12 @@ def wanted(span: Span, seen: Seen) -> list[Number]:
 
 
 def borders(seen: Seen) -> list[tuple[Number, Number]]:
-    """The neighbours (lower, higher) among the decided values whose verdicts differ, in order."""
+    """Return the neighbouring values (lower, higher) with different verdicts, in order."""
     return [(low, high) for low, high in pairwise(_decided(seen)) if seen[low] is not seen[high]]
 
 
 def finding(span: Span, seen: Seen) -> Finding:
-    """What there is to say. It is open while an end has no verdict, or all agree and gaps are still to be looked at."""
+    """Return the finding: open while an end has no verdict, or while all verdicts agree and coarse gaps remain."""
     changes = borders(seen)
     if seen.get(span.low) is None or seen.get(span.high) is None or (not changes and wanted(span, seen)):
         return Finding.OPEN
@@ -149,17 +151,11 @@ def _decided(seen: Seen) -> list[Number]:
     return sorted(value for value, verdict in seen.items() if verdict is not None)
 
 
-SEEDS = 3
-FINEST_RATIO = 1.001
-MOST = 10_000
-"""Seeds, or values of another key whose every value is looked at."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeAxis:
-    """A row of the table of axes: where a border is looked for unless told otherwise, see `Span`.
+    """The default search range of an axis, see `Span`.
 
-    `high` None: the steps of the shortest run. `least` is the lowest value that makes sense.
+    `high` None stands for the number of steps of the shortest run. `least` is the lowest allowed value.
     """
 
     low: Number
@@ -185,7 +181,7 @@ AXES: Mapping[str, EdgeAxis] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A border asked for: along which axis and span, over which seeds, `needed` of which must learn."""
+    """A search: its axis and span, and its seeds, `needed` of which must learn for a value to count as trainable."""
 
     sweep: Sweep
     axis: str
@@ -196,7 +192,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """k of n: at `value`, `learned` of `seeds`; `failed` of them came to no result."""
+    """The number of `seeds` that `learned` at a `value`, and the number that `failed` without a result."""
 
     value: Number
     learned: int
@@ -206,7 +202,7 @@ class Share:
 
     @property
     def verdict(self) -> bool | None:
-        """Whether it learns here; unknown while those that failed could tip the scales."""
+        """Whether enough seeds learn; None if the failed ones could change the answer."""
         if self.learned >= self.needed:
             return True
         return False if self.learned + self.failed < self.needed else None
@@ -214,10 +210,10 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    """What was found in one cell: `shares` by value, of those in the span that have ended; borders as (lower, higher).
+    """The result of one cell: `shares` of the values whose runs have ended, and borders as (lower, higher).
 
-    It is `finished` where nothing is left to look at. `run_ids` are those of the runs that the shares count: cells with
-    the same are answered by the same runs.
+    `finished` is True if no value is left to run. `run_ids` are the runs behind the shares: cells with equal `run_ids`
+    consist of the same runs.
     """
 
     values: Mapping[str, Value]
@@ -238,31 +234,31 @@ def ask(
     seeds: int | None = None,
     at_least: int | None = None,
 ) -> Question:
-    """The question, its numbers as typed. Raises UserError, all complaints at once."""
+    """Return the question for these options, given as typed. Raises UserError with all complaints at once."""
     if axis not in AXES:
-        raise UserError(f"--axis {axis}: there are {', '.join(AXES)}")
+        raise UserError(f"--axis {axis}: choose one of {', '.join(AXES)}")
     if too_many := [*_too_many(sweep, seeds)]:
         raise UserError(*too_many)
     complaints = [*_clashes(sweep, axis)]
     row, most = AXES[axis], AXES[axis].high
     if most is None:
         most = min(int(value) for group in sweep.groups for value in _values(group, "steps"))
-    given: dict[str, Number] = {"low": row.low, "high": most, "resolution": row.resolution}
+    numbers: dict[str, Number] = {"low": row.low, "high": most, "resolution": row.resolution}
     for name, text in (("low", low), ("high", high), ("resolution", resolution)):
         if text is not None:
             try:
-                given[name] = _resolution(row, text) if name == "resolution" else _end(axis, text)
+                numbers[name] = _resolution(row, text) if name == "resolution" else _end(axis, text)
             except ValueError as fault:
                 complaints.append(f"--{name}: {fault}")
-    if not complaints and given["low"] >= given["high"]:
-        complaints.append(f"--low {exact_text(given['low'])} is not below --high {exact_text(given['high'])}")
+    if not complaints and numbers["low"] >= numbers["high"]:
+        complaints.append(f"--low {exact_text(numbers['low'])} is not below --high {exact_text(numbers['high'])}")
     chosen = _seeds(sweep, seeds)
     needed = len(chosen) // 2 + 1 if at_least is None else at_least
     if needed > len(chosen):
         complaints.append(f"--at-least {needed}: there are only {len(chosen)} seeds: raise --seeds")
     if complaints:
         raise UserError(*complaints)
-    return Question(sweep=sweep, axis=axis, span=Span(whole=row.whole, **given), seeds=chosen, needed=needed)
+    return Question(sweep=sweep, axis=axis, span=Span(whole=row.whole, **numbers), seeds=chosen, needed=needed)
 
 
 def _clashes(sweep: Sweep, axis: str) -> Iterator[str]:
@@ -270,18 +266,18 @@ def _clashes(sweep: Sweep, axis: str) -> Iterator[str]:
         where = f"{sweep.origin}{f', {group.label}' if group.label else ''}"
         if axis in group.grid and group.grid[axis].count > 1:
             yield (
-                f"{where}: {axis} is an axis of the grid, and edge finds its values itself: take it out, or put one"
-                f" value in its place by {axis}={group.grid[axis].value(0)} after the config"
+                f"{where}: {axis} is an axis of the grid, but edge chooses its values: remove it, or fix it with"
+                f" {axis}={group.grid[axis].value(0)} after the config"
             )
         for name in (axis, "seed"):
             if any(name in zipped for zipped in group.zips):
-                yield f"{where}: {name} stands in a zip group, but edge gives it its values: take it out"
+                yield f"{where}: {name} is in a zip group, but edge chooses its values: remove it"
             if any(name in part for part in group.exclude):
-                yield f"{where}: exclude names {name}, but edge gives it its values: take it out"
+                yield f"{where}: {name} is in exclude, but edge chooses its values: remove it"
 
 
 def _too_many(sweep: Sweep, seeds: int | None) -> Iterator[str]:
-    """What must not even be counted out."""
+    """Yield complaints about value lists that are too long to enumerate."""
     if seeds is not None and seeds > MOST:
         yield f"--seeds {seeds}: at most {MOST}"
     for group in sweep.groups:
@@ -292,7 +288,7 @@ def _too_many(sweep: Sweep, seeds: int | None) -> Iterator[str]:
 
 
 def _values(group: Group, name: str) -> list[Value]:
-    """All values that a key takes in a group."""
+    """Return all values of a key in a group."""
     axes = [axes[name] for axes in group.dimensions if name in axes]
     return [value for axis in axes for value in axis] or [group.asked(name)]
 
@@ -303,7 +299,7 @@ def _end(axis: str, text: str) -> Number:
     if value < row.least:
         raise ValueError(f"{text} is out of range: at least {row.least:g}")
     if not row.whole and value <= 0:
-        raise ValueError(f"{text} has no logarithm, and {axis} is halved on a log scale: it must be above 0")
+        raise ValueError(f"{text} is out of range: {axis} is searched on a log scale, so it must be above 0")
     return value
 
 
@@ -311,16 +307,18 @@ def _resolution(row: EdgeAxis, text: str) -> Number:
     value = Key(kind=int if row.whole else float, default=1, neutral=1, help="").parse(text)
     assert isinstance(value, int | float)
     if row.whole and not value >= 1:
-        raise ValueError(f"{text} is a difference of whole numbers: it must be at least 1")
+        raise ValueError(f"{text} is out of range: write the width of a bracket, a whole number of at least 1")
     if not row.whole and not FINEST_RATIO <= value < float("inf"):
-        raise ValueError(f"{text} is the ratio of the bracket's ends: it must be at least {FINEST_RATIO}, such as 1.5")
+        raise ValueError(
+            f"{text} is out of range: write the ratio of a bracket's ends, at least {FINEST_RATIO}, such as 1.5"
+        )
     return value
 
 
 def _seeds(sweep: Sweep, count: int | None) -> tuple[int, ...]:
-    """As many from the first on; without a count those of the grid, or `SEEDS` of them."""
-    given = [int(seed) for group in sweep.groups for seed in _values(group, "seed")]
+    """Return `count` seeds from the first one on. Without a count: the seeds of the grid, or `SEEDS` of them."""
+    seeds = [int(seed) for group in sweep.groups for seed in _values(group, "seed")]
     varied = any("seed" in group.varied for group in sweep.groups)
     if count is None and varied:
-        return tuple(dict.fromkeys(given))
-    return tuple(range(given[0], given[0] + (count or SEEDS)))
+        return tuple(dict.fromkeys(seeds))
+    return tuple(range(seeds[0], seeds[0] + (count or SEEDS)))

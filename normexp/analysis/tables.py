@@ -1,7 +1,4 @@
-"""The cells of a sweep as a table of texts, and the reference losses of its tasks.
-
-A sweep as tables of rows by columns, each cell in a few words that tell the dead from the living.
-"""
+"""Tables of a sweep as text: its pivot tables, the table of all cells, and the reference losses of its tasks."""
 
 from __future__ import annotations
 
@@ -22,19 +19,20 @@ from normexp.schemes.network_config import Value
 if TYPE_CHECKING:
     import pandas as pd
 
-
 Combination = tuple[Value, ...]
 
 NO_RUNS = "no runs"
-"""What stands for the rows of a table that has none."""
+"""Shown instead of a table without rows."""
 MEASURED = "final loss"
-"""Heads the one column of a table without column keys."""
-SEVERAL = "Cells of several seeds: mean ± std over seeds (k of n)."
+"""The column header of a table without column keys."""
+REFERENCE_NAMES = {"floor": "entropy floor", "guess": "unigram loss", "bigram": "bigram loss"}
+"""The names of the reference losses in texts, by column."""
+SEVERAL = "Cells show mean ± standard deviation over seeds (number of seeds)."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextTable:
-    """A table as text: each row has as many cells as the header. `note` stands below it, for the tables above too."""
+    """A table of texts; each row has as many cells as the header. The `note` below it may cover tables above too."""
 
     title: str
     header: tuple[str, ...]
@@ -43,7 +41,7 @@ class TextTable:
 
 
 def pivot(plan: Plan, runs: pd.DataFrame) -> list[TextTable]:
-    """The plan's pivot, a table for each label and each combination of the axes that it does not name."""
+    """Return the pivot tables of a plan, one for each label and combination of the axes not named by the pivot."""
     if plan.pivot is None:
         return []
     row_keys, column_keys = plan.pivot.rows, plan.pivot.columns
@@ -57,27 +55,27 @@ def pivot(plan: Plan, runs: pd.DataFrame) -> list[TextTable]:
         rest = {key: value for key, value in group[0].values.items() if key not in named}
         title, rows = values_text(rest, labels), _varying(row_keys, group)
         tables.append(_table(title, rows, column_keys, group, plan.published, labels))
-    found = [cell for group in groups.values() for cell in group]
-    several = SEVERAL if any(len(cell.runs) > 1 for cell in found) else ""
-    return _noted_once(tables, " ".join(filter(None, (several, shared_note(found)))))
+    all_cells = [cell for group in groups.values() for cell in group]
+    several = SEVERAL if any(len(cell.runs) > 1 for cell in all_cells) else ""
+    return _noted_once(tables, " ".join(filter(None, (several, shared_note(all_cells)))))
 
 
-def shared_note(found: Sequence[Cell]) -> str:
-    """What is told where cells share runs: totals are less than the sum over cells."""
-    count = len(shared(found))
+def shared_note(cells: Sequence[Cell]) -> str:
+    """Return the note on runs that belong to several cells, so that totals are less than the sum over cells."""
+    count = len(shared(cells))
     if not count:
         return ""
-    verb = "answers" if count == 1 else "answer"
-    return f"{plural(count, 'run')} {verb} several cells: each of these cells shows them, and totals count them once."
+    verb = "belongs" if count == 1 else "belong"
+    return f"{plural(count, 'run')} {verb} to several cells; totals count each run once."
 
 
 def joined_values(several: Sequence[Mapping[str, Value]], labels: Labels = ALONE) -> dict[str, str]:
-    """The values of several places as texts, each value once: `pre/post` where the same runs answer both."""
+    """Return the values of cells with the same runs as texts, each distinct value once: `pre/post`."""
     return {key: "/".join(dict.fromkeys(labels.text(key, values[key]) for values in several)) for key in several[0]}
 
 
 def joined_text(several: Sequence[Mapping[str, Value]], labels: Labels = ALONE) -> str:
-    """As `values_text`, of several places at once: `position pre/post, lr 0.003`."""
+    """Return the name of cells with the same runs, as `values_text` does for one: `position pre/post, lr 0.003`."""
     if len(several) == 1:
         return values_text(several[0], labels)
     texts = joined_values(several, labels)
@@ -86,14 +84,14 @@ def joined_text(several: Sequence[Mapping[str, Value]], labels: Labels = ALONE) 
 
 
 def _varying(keys: Sequence[str], group: Sequence[Cell]) -> Sequence[str]:
-    """The keys that tell the rows of one table apart; all of them where none does."""
+    """Return the keys that distinguish the rows of a table, or all of them if none does."""
     return [key for key in keys if len({_all_values(cell)[key] for cell in group}) > 1] or keys
 
 
 def _noted_once(tables: Sequence[TextTable], last: str) -> list[TextTable]:
-    """Each note below the last table that has it; what holds for all of them below the last table."""
-    place = {table.note: index for index, table in enumerate(tables)}
-    notes = [table.note if place[table.note] == index else "" for index, table in enumerate(tables)]
+    """Keep each note only below the last table that has it, and add the note `last` below the last table."""
+    last_index = {table.note: index for index, table in enumerate(tables)}
+    notes = [table.note if last_index[table.note] == index else "" for index, table in enumerate(tables)]
     notes[-1:] = [" ".join(filter(None, (note, last))) for note in notes[-1:]]
     return [replace(table, note=note) for table, note in zip(tables, notes, strict=True)]
 
@@ -110,11 +108,10 @@ def _table(
     sources: dict[str, None] = {}
     for cell in group:
         values = _all_values(cell)
-        found = [item for item in published if all(values.get(key) == value for key, value in item.where.items())]
-        sources |= dict.fromkeys(item.source for item in found)
-        beside = "".join(f" [{item.text}]" for item in found)
-        place = tuple(values[key] for key in row_keys), tuple(values[key] for key in column_keys)
-        texts[place] = cell_text(cell) + beside
+        matching = [item for item in published if all(values.get(key) == value for key, value in item.where.items())]
+        sources |= dict.fromkeys(item.source for item in matching)
+        row, column = tuple(values[key] for key in row_keys), tuple(values[key] for key in column_keys)
+        texts[row, column] = cell_text(cell) + "".join(f" [{item.text}]" for item in matching)
     rows, columns = _ordered(row for row, _ in texts), _ordered(column for _, column in texts)
     return TextTable(
         title=title,
@@ -126,9 +123,9 @@ def _table(
     )
 
 
-def _ordered(found: Iterable[Combination]) -> list[Combination]:
-    """Distinct combinations, sorted key by key: numbers ascending, words in the order in which they first come."""
-    distinct = list(dict.fromkeys(found))
+def _ordered(combinations: Iterable[Combination]) -> list[Combination]:
+    """Return the distinct combinations, sorted key by key: numbers ascending, words in order of first appearance."""
+    distinct = list(dict.fromkeys(combinations))
     ranks = [_in_order(values) for values in zip(*distinct, strict=True)]
     return sorted(distinct, key=lambda values: [rank.index(value) for rank, value in zip(ranks, values, strict=True)])
 
@@ -139,24 +136,27 @@ def _in_order(values: Sequence[Value]) -> list[Value]:
 
 
 def _all_values(cell: Cell) -> Mapping[str, Value]:
-    """What was asked for in a cell; keys that are no axis as its run has them."""
+    """Return the values of all keys: the configured axis values, and those of the run for other keys."""
     return cell.point.config.to_dict() | cell.values
 
 
 def _row_heading(keys: Sequence[str], values: Sequence[Value], labels: Labels) -> str:
-    """Under a header that names the keys, the one value needs no name."""
+    """Return the heading of a row. A single value is not named: the header names its key."""
     return labels.text(keys[0], values[0]) if len(keys) == 1 else heading(keys, values, labels)
 
 
 def cell_text(cell: Cell) -> str:
-    """`1.865`, `plateau 4.07, falling`, `nan @12`; of several runs `1.870 ± 0.020 (3)`, `2 of 3 nan @12–33`."""
+    """Return the result of a cell as text.
+
+    For one run: `1.865`, `plateau 4.07, falling`, `nan @12`. For several: `1.870 ± 0.020 (3)`, `2/3 nan @12–33`.
+    """
     groups: dict[str, list[Run]] = {}
     for run in sorted(cell.runs, key=_rank):
         groups.setdefault(result_word(run), []).append(run)
     total = len(cell.runs)
     if total == 1:
         return _single(next(iter(groups)), cell.runs[0])
-    return "; ".join(_several(kind, found, total) for kind, found in groups.items())
+    return "; ".join(_several(result, runs, total) for result, runs in groups.items())
 
 
 def _rank(run: Run) -> int:
@@ -164,39 +164,39 @@ def _rank(run: Run) -> int:
     return order.index(Outcome(run["outcome"])) if run["status"] == Status.DONE else len(order)
 
 
-def _single(kind: str, run: Run) -> str:
+def _single(result: str, run: Run) -> str:
     if run["status"] != Status.DONE:
-        return kind
+        return result
     if run["outcome"] == Outcome.NONFINITE:
         return f"{run['kind']} @{run['step']}"
     loss = final_loss(run)
-    return loss_text(loss) if kind == Outcome.LEARNED else f"{kind} {loss_text(loss, 2)}{_trends([run])}"
+    return loss_text(loss) if result == Outcome.LEARNED else f"{result} {loss_text(loss, 2)}{_trends([run])}"
 
 
-def _several(kind: str, found: Sequence[Run], total: int) -> str:
-    share = f"({total})" if len(found) == total else f"({len(found)} of {total})"
-    first = found[0]
+def _several(result: str, runs: Sequence[Run], total: int) -> str:
+    share = f"{len(runs)}/{total}"
+    first = runs[0]
     if first["status"] != Status.DONE:
-        return f"{len(found)} of {total} {kind}"
+        return f"{share} {result}"
     if first["outcome"] == Outcome.NONFINITE:
-        kinds = "/".join(sorted({run["kind"] for run in found}, reverse=True))
-        return f"{len(found)} of {total} {kinds} @{range_text(run['step'] for run in found)}"
-    losses = [final_loss(run) for run in found]
+        kinds = "/".join(sorted({run["kind"] for run in runs}, reverse=True))
+        return f"{share} {kinds} @{range_text(run['step'] for run in runs)}"
+    losses = [final_loss(run) for run in runs]
     spread = f" ± {loss_text(statistics.stdev(losses))}" if len(losses) > 1 else ""
-    mean = f"{loss_text(statistics.fmean(losses))}{spread} {share}"
-    return mean if kind == Outcome.LEARNED else f"{kind} {mean}{_trends(found)}"
+    mean = f"{loss_text(statistics.fmean(losses))}{spread} ({total if len(runs) == total else share})"
+    return mean if result == Outcome.LEARNED else f"{result} {mean}{_trends(runs)}"
 
 
-def _trends(found: Sequence[Run]) -> str:
-    """`, falling` or `, 2 falling, 1 rising`: how those that did not learn still moved when training ended."""
-    counts = {trend: sum(run["trend"] == trend for run in found) for trend in ("falling", "rising")}
+def _trends(runs: Sequence[Run]) -> str:
+    """Return how the losses still changed at the end of training: `, falling` or `, 2 falling, 1 rising`."""
+    counts = {trend: sum(run["trend"] == trend for run in runs) for trend in ("falling", "rising")}
     return "".join(
-        f", {trend}" if count == len(found) else f", {count} {trend}" for trend, count in counts.items() if count
+        f", {trend}" if count == len(runs) else f", {count} {trend}" for trend, count in counts.items() if count
     )
 
 
 def cell_table(plan: Plan, summary: pd.DataFrame) -> TextTable:
-    """One row a cell, best first and dead last; losses over survivors as mean ± std, the 95 % interval beside."""
+    """Return one row per cell, best median first. Means, standard deviations and 95 % CIs are over finite runs."""
     axes, texts = plan.cell_axes, plan.labels
     labels = ["label"] if any(summary["label"]) else []
     header = (
@@ -205,10 +205,10 @@ def cell_table(plan: Plan, summary: pd.DataFrame) -> TextTable:
         *COUNTS,
         "median",
         "mean ± std",
-        "95 % interval",
-        "survivors",
+        "95 % CI",
+        "finite runs",
         "learned fraction",
-        "died at",
+        "non-finite at step",
     )
     rows = []
     for row in rows_of(best_first(summary)):
@@ -227,17 +227,17 @@ def cell_table(plan: Plan, summary: pd.DataFrame) -> TextTable:
             )
         )
     count = "" if summary.empty else int(summary["shared_runs"].sum())
-    note = "Cells with a run that answers several of them each show it." if count else ""
+    note = "Runs that belong to several cells are shown in each of them." if count else ""
     return TextTable(title="", header=header, rows=tuple(rows), note=note)
 
 
 def _text(number: float | None) -> str:
-    """Nothing for what was not measured."""
+    """Return a loss as text, empty if it is missing."""
     return "" if number is None else loss_text(number)
 
 
 def reference_losses(summary: pd.DataFrame) -> str:
-    """Floor, guess and bigram of the sweep's tasks, as ranges where they differ; label by label if labels differ."""
+    """Return the reference losses of the sweep's tasks, as ranges if they differ, by label if the labels differ."""
     known = summary.dropna(subset=["floor"])
     if known.empty:
         return ""
@@ -250,7 +250,7 @@ def reference_losses(summary: pd.DataFrame) -> str:
 
 def _references(known: pd.DataFrame) -> str:
     parts = []
-    for name in REFERENCES:
-        ends = dict.fromkeys((loss_text(known[name].min()), loss_text(known[name].max())))
-        parts.append(f"{name} {' to '.join(ends)}")
+    for column in REFERENCES:
+        ends = dict.fromkeys((loss_text(known[column].min()), loss_text(known[column].max())))
+        parts.append(f"{REFERENCE_NAMES[column]} {' to '.join(ends)}")
     return ", ".join(parts)

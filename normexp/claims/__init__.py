@@ -1,1 +1,1 @@
-"""Claims of a text as data, each checked against stored runs, a calculation, or its source."""
+"""Check the claims of a text against stored runs, calculations, or the sources it cites."""

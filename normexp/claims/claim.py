@@ -1,21 +1,20 @@
-"""From findings to a verdict: the only place where the rules stand.
+"""Claims, findings and verdicts, and the rules that derive a verdict from findings.
 
-A sweep claim is looked at in each of its settings, and under the circumstances named in `elsewhere`:
+A sweep claim is checked in each of its settings, and under each of the conditions in `elsewhere`:
 
-- `not enough runs`: a setting lacks runs (a cell has fewer done runs than the claim's seeds), or no setting bears the
-  claim out and a circumstance of `elsewhere` lacks runs;
+- `not enough runs`: a setting lacks runs (a cell has fewer done runs than the claim's seeds), or the claim holds in no
+  setting and a condition of `elsewhere` lacks runs;
 - `reproduced`: it holds in every setting;
-- `only when`: it holds in some settings, or in none of them but in some circumstance of `elsewhere`; they are named;
+- `only when`: it holds in some settings, or in no setting but under some condition of `elsewhere`; these are named;
 - `not reproduced`: it holds nowhere.
 
-A calculation is made once a seed, and each finding has a word: its own (`misquoted`, `self-contradicting`, and `only
-when` with the circumstances as its setting), or else whether it holds. All of one word give it; `only when` in the same
-circumstances stays so where other seeds have `reproduced`; anything else is `not reproduced`.
+A calculation runs once per seed. Each finding has a verdict: the one it sets (`misquoted`, `self-contradicting`, or
+`only when` with the condition as its setting), or else `reproduced` or `not reproduced`. If all findings agree, this is
+the verdict. `only when` under one condition also stands if other seeds have `reproduced`. Anything else is `not
+reproduced`.
 
-A cited claim is `reproduced` where its source agrees; else `self-contradicting` where the source is the text itself,
-and `misquoted` where it is another.
-
-The nouns of putting a text to the test: a claim, what was found about it, and the words of a verdict.
+A cited claim is `reproduced` if its source agrees. Otherwise it is `self-contradicting` if the source is the text
+itself, and `misquoted` if it is another.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from normexp.config.labels import listed
 from normexp.schemes.network_config import Value
 
 Selection = Mapping[str, tuple[Value, ...]]
-"""Points of a sweep: those whose value of each key (as asked for) is one of these."""
+"""A selection of points: for each key, the allowed configured values."""
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Kind(StrEnum):
-    """How a claim is settled: by stored runs, by a calculation made now, or by what its source says."""
+    """How a claim is checked: against stored runs, by a calculation, or against its source."""
 
     SWEEP = "sweep"
     COMPUTE = "compute"
@@ -45,7 +44,7 @@ class Kind(StrEnum):
 
 
 class Word(StrEnum):
-    """A verdict; `normexp.claims.claim` has the rules."""
+    """The words of verdicts. The docstring of this module has the rules."""
 
     REPRODUCED = "reproduced"
     ONLY_WHEN = "only when"
@@ -57,11 +56,11 @@ class Word(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What one setting, or one seed of a calculation, says about a claim.
+    """The result of a claim in one setting, or with one seed of a calculation.
 
-    `holds` is None where there are too few runs. `measured` is short, for a table; `sentence` says it in full.
-    `word` is given by a calculation alone, where it shows that a text contradicts itself or misquotes, or that a claim
-    holds only when in the circumstances that `setting` then names.
+    `holds` is None if there are too few runs. `measured` is a short text for tables, and `sentence` the full text.
+    Only calculations set `word`: if the text contradicts itself or misquotes, or if the claim holds only under the
+    condition that `setting` names.
     """
 
     holds: bool | None
@@ -75,9 +74,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Calculation:
-    """A row of a table of calculations: when it holds, and the number of figures of the text that it compares with.
+    """A calculation: a help text that says when it holds, and the number of printed figures it compares with.
 
-    `figures` is None where it takes any number of them, but at least one.
+    `figures` is None if it takes any number of figures, but at least one.
     """
 
     help: str
@@ -90,7 +89,7 @@ class Calculation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Citation:
-    """What the source of a cited claim says, and where; `own` where the source is the text itself, elsewhere."""
+    """What the source of a cited claim says. `own` is True if the source is another passage of the text itself."""
 
     source: str
     says: str
@@ -100,12 +99,12 @@ class Citation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One claim. `stated` is the figure as the text gives it; `place` is file:line of its entry.
+    """A claim. `stated` is the value as printed in the text; `place` is the file:line of its entry.
 
-    A sweep claim reads the points of `sweeps` (stems of files) that agree with `where`, setting by setting (the
-    labels of the sweeps), and those of `elsewhere`: other circumstances, by name, each with what it changes of
-    `where`. `seeds` are needed in every cell that the check compares; a calculation is made with as many.
-    `expected` is the verdict of the last full run, None where there was none or where it hangs on the machine.
+    A sweep claim uses the points of `sweeps` (stems of files) that match `where`, separately for each of its settings
+    (labels of the sweeps). `elsewhere` holds further conditions by name, each with its changes to `where`. Every cell
+    that the check compares needs `seeds` done runs; a calculation runs with as many seeds. `expected` is the verdict of
+    the last full run, or None if there was none or if it depends on the machine.
     """
 
     id: str
@@ -128,7 +127,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimFile:
-    """A text's claims, and the sweep files that they read, by stem, in the order in which they are run."""
+    """The claims of a text, and their sweep files by stem, in the order in which they run."""
 
     name: str
     title: str
@@ -139,7 +138,7 @@ class ClaimFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """A claim judged. `when` names where an `only when` holds; `quick` tells that shortened runs were read."""
+    """The verdict of a claim. `when` names the settings of an `only when`; `quick` is True for shortened runs."""
 
     claim: Claim
     word: Word
@@ -149,25 +148,25 @@ class Verdict:
 
     @property
     def text(self) -> str:
-        """The verdict in a few words."""
-        named = f" {listed([name or 'in the one setting' for name in self.when])}" if self.when else ""
+        """The verdict with the settings in which it holds."""
+        named = f" {listed([name or 'in the only setting' for name in self.when])}" if self.when else ""
         return f"{self.word}{named}{' (quick)' if self.quick and self.claim.kind is Kind.SWEEP else ''}"
 
     @property
     def differs(self) -> bool:
-        """Whether a decided verdict on full runs is another than the expected one."""
+        """Whether a decided verdict on full runs differs from the expected one."""
         full = not (self.quick and self.claim.kind is Kind.SWEEP)
         decided = self.word is not Word.NOT_ENOUGH
         return full and decided and self.claim.expected not in (None, self.word)
 
     @property
     def run_ids(self) -> tuple[str, ...]:
-        """The runs that it rests on, each once."""
+        """The distinct runs behind the verdict."""
         return tuple(dict.fromkeys(run_id for finding in self.findings for run_id in finding.run_ids))
 
 
 def judge(claim: Claim, findings: Sequence[Finding], *, quick: bool = False) -> Verdict:
-    """Apply the rules. The findings of a sweep claim bear the names of its settings and of `elsewhere`."""
+    """Apply the rules of verdicts. Findings of a sweep claim are named by its settings and the keys of `elsewhere`."""
     word, when = _RULES[claim.kind](claim, findings)
     return Verdict(claim=claim, word=word, findings=tuple(findings), when=when, quick=quick)
 

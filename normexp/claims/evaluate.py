@@ -1,4 +1,4 @@
-"""Claims put to the test: each with its runs, its calculation or its source, to a verdict."""
+"""Evaluate claims: collect the runs of each, apply its check or calculation, and judge the findings."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ def judged(
     scale: float = 1.0,
     warn: Callable[[str], None] = lambda warning: None,
 ) -> list[Verdict]:
-    """A verdict for each claim, from what is stored under `out`; a scale other than 1 reads quick runs alone.
+    """Return a verdict for each claim, from the runs stored under `out`. A scale other than 1 uses only quick runs.
 
-    `warn` is called for each stored file that is damaged.
-    Raises UserError where a sweep file cannot be read, or a claim's selection fits no point or several cells.
+    `warn` is called for each damaged file. Raises UserError if a sweep file cannot be read, or if the selection of a
+    claim matches no point or several cells.
     """
     chosen = list(claims)
-    found = plans(file, {stem for claim in chosen for stem in claim.sweeps}, scale=scale)
+    sweep_plans = plans(file, {stem for claim in chosen for stem in claim.sweeps}, scale=scale)
     evidence, complaints, verdicts = Evidence(out), [], []
     for claim in chosen:
         try:
-            verdicts.append(judge(claim, _findings(claim, found, evidence, scale), quick=scale != 1.0))
+            verdicts.append(judge(claim, _findings(claim, sweep_plans, evidence, scale), quick=scale != 1.0))
         except Mismatch as fault:
             complaints.append(f"{claim.place}: {claim.id}: {fault}")
     for warning in evidence.warnings:
@@ -53,7 +53,10 @@ def judged(
 
 
 def circumstances(claim: Claim, scale: float = 1.0) -> dict[str, Selection]:
-    """Name to selection, under `setting` the label: each setting of the claim, then what stands under elsewhere."""
+    """Return the selection of each setting of a claim, then of each condition in `elsewhere`, by name.
+
+    Labels are under the key `setting`.
+    """
     where = {name: {**claim.where, SETTING: (name,)} for name in claim.settings}
     where |= {name: {**claim.where, **changed} for name, changed in claim.elsewhere.items()}
     return {name: _scaled(selection, scale) for name, selection in where.items()}
@@ -62,9 +65,9 @@ def circumstances(claim: Claim, scale: float = 1.0) -> dict[str, Selection]:
 def work(
     file: ClaimFile, claims: Iterable[Claim], scale: float = 1.0, *, alone: bool = False
 ) -> Iterator[tuple[Plan, tuple[str, ...]]]:
-    """The plans that claims read, in the file's order, each with the `--only` texts of what is needed of it.
+    """Yield the plans that claims need, in the order of the file, each with its `--only` filters.
 
-    `alone` for one claim: its points and no others, once for each of its circumstances that differ.
+    With `alone`, for a single claim, a plan is limited to the points of the claim, and yielded once per selection.
     """
     chosen = list(claims)
     for plan in plans(file, {stem for claim in chosen for stem in claim.sweeps}, scale=scale).values():
@@ -75,7 +78,7 @@ def work(
 def missing(
     file: ClaimFile, claims: Iterable[Claim], out: Path, scale: float = 1.0, *, alone: bool = False
 ) -> tuple[list[RunConfig], int]:
-    """The runs that claims read and that have no current result under `out`, and how many they read in all."""
+    """Return the runs of claims that have no current result under `out`, and the number of all runs of the claims."""
     evidence, needed, lacking = Evidence(out), set(), {}
     for plan, only in work(file, claims, scale, alone=alone):
         records = evidence.records(plan)
@@ -87,7 +90,7 @@ def missing(
 
 
 def commands(file: ClaimFile, claim: Claim, out: Path, scale: float = 1.0) -> list[str]:
-    """The shell commands that repeat a claim's runs or its calculation, from any folder."""
+    """Return the shell commands that repeat the runs or the calculation of a claim."""
     if claim.kind is Kind.COMPUTE:
         return [f"normexp claims {shlex.quote(called(file))} {shlex.quote(claim.id)}{plugins.options()}"]
     quick = "" if scale == 1.0 else f" {' '.join(QUICK_OVERRIDES)} --scale {exact_text(scale)}"
@@ -101,17 +104,17 @@ def commands(file: ClaimFile, claim: Claim, out: Path, scale: float = 1.0) -> li
 
 
 def _needed(plan: Plan, claims: Iterable[Claim], scale: float) -> list[tuple[str, ...]]:
-    """Circumstances as `--only` texts, where the plan has a point of them."""
-    found: dict[tuple[str, ...], None] = {}
+    """Return the `--only` filters of the claims' selections that match a point of the plan."""
+    filters: dict[tuple[str, ...], None] = {}
     for claim in claims:
         for selection in circumstances(claim, scale).values():
             named = {LABEL if key == SETTING else key: values for key, values in selection.items() if values != ("",)}
             if any(all(point.value_of(key) in values for key, values in named.items()) for point in plan.points):
-                found[tuple(f"{key}={as_typed(value)}" for key, values in named.items() for value in values)] = None
-    return list(found)
+                filters[tuple(f"{key}={as_typed(value)}" for key, values in named.items() for value in values)] = None
+    return list(filters)
 
 
-def _findings(claim: Claim, found: Mapping[str, Plan], evidence: Evidence, scale: float) -> list[Finding]:
+def _findings(claim: Claim, sweep_plans: Mapping[str, Plan], evidence: Evidence, scale: float) -> list[Finding]:
     if claim.kind is Kind.CITED:
         return []
     if claim.kind is Kind.COMPUTE:
@@ -119,20 +122,20 @@ def _findings(claim: Claim, found: Mapping[str, Plan], evidence: Evidence, scale
     check = CHECKS[claim.check]
     parameters = {name: _scaled_parameter(check.takes[name], value, scale) for name, value in claim.parameters.items()}
     measures = {str(value) for name, value in parameters.items() if check.takes[name] is Takes.MEASURE}
-    frame = evidence.frame([found[stem] for stem in claim.sweeps], sorted(measures))
+    frame = evidence.frame([sweep_plans[stem] for stem in claim.sweeps], sorted(measures))
     needed = claim.seeds if scale == 1.0 else 1
     findings = []
     for name, selection in circumstances(claim, scale).items():
-        here = frame
+        selected_rows = frame
         for key, values in selection.items():
-            here = here[here[key].isin(values)]
-        if here.empty:
-            raise Mismatch(f"{name or 'its sweeps'}: no point has what where asks for")
+            selected_rows = selected_rows[selected_rows[key].isin(values)]
+        if selected_rows.empty:
+            raise Mismatch(f"{name or 'its sweeps'}: no point matches where")
         try:
-            finding = check.function(here, needed, **parameters)
-        except Thin as lack:
-            finding = Finding(holds=None, measured="not enough runs", sentence=str(lack))
-        findings.append(_named(finding, name))
+            finding = check.function(selected_rows, needed, **parameters)
+        except Thin as error:
+            finding = Finding(holds=None, measured="not enough runs", sentence=str(error))
+        findings.append(replace(finding, setting=name))
     return findings
 
 
@@ -143,11 +146,7 @@ def _calculated(claim: Claim) -> list[Finding]:
     except (ArithmeticError, IndexError, RuntimeError, ValueError) as error:
         if not figures:
             raise
-        raise Mismatch(f"{claim.check} cannot be made with figures {', '.join(figures)}: {error}") from error
-
-
-def _named(finding: Finding, setting: str) -> Finding:
-    return replace(finding, setting=setting)
+        raise Mismatch(f"{claim.check} fails with figures {', '.join(figures)}: {error}") from error
 
 
 def _scaled_parameter(takes: Takes, value: Any, scale: float) -> Any:
@@ -157,7 +156,7 @@ def _scaled_parameter(takes: Takes, value: Any, scale: float) -> Any:
 
 
 def _scaled(selection: Selection, scale: float) -> Selection:
-    """Updates in a selection, as a shortened sweep has them."""
+    """Return a selection with its numbers of steps scaled as in a shortened sweep."""
     if scale == 1.0:
         return selection
     return {

@@ -1,4 +1,4 @@
-"""The points of sweep files with what is stored of their runs: the frames that checks read."""
+"""Collect the stored runs of sweep files, and their measures, as frames for checks."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ if TYPE_CHECKING:
 
 QUICK_SCALE = 0.03
 QUICK_OVERRIDES = ("seed=0", "eval_every=1500")
-"""What makes quick runs other runs, with other ids: they cannot be taken for full ones."""
+"""Overrides of quick runs. They change the run ids, so that quick runs cannot be mistaken for full ones."""
 
 
 def plans(file: ClaimFile, stems: Iterable[str], *, scale: float = 1.0) -> dict[str, Plan]:
-    """Expand the sweeps of a claims file, by stem, in its order; a scale other than 1 makes them quick.
+    """Return the plans of the sweeps of a claims file by stem, in its order. A scale other than 1 makes them quick.
 
-    Raises UserError with the complaints about all of them.
+    Raises UserError with the complaints about all sweeps.
     """
     wanted = set(stems)
     overrides = () if scale == 1.0 else QUICK_OVERRIDES
-    found: dict[str, Plan] = {}
+    by_stem: dict[str, Plan] = {}
     complaints: list[str] = []
     for stem, path in ((stem, path) for stem, path in file.sweeps.items() if stem in wanted):
         try:
-            found[stem] = grid.plan(load(path, overrides, scale=scale))
+            by_stem[stem] = grid.plan(load(path, overrides, scale=scale))
         except UserError as fault:
             complaints += fault.complaints
     if complaints:
         raise UserError(*complaints)
-    return found
+    return by_stem
 
 
 @dataclass
 class Evidence:
-    """The runs under a results folder; a file of traces is read only where a measure asks for it.
+    """The runs under a results folder. Traces are read only for measures that need them.
 
-    `warnings` tells what could not be used: records, and files of traces, whose measures then count as not measured.
+    `warnings` lists damaged records and trace files. Measures from a damaged file count as not measured.
     """
 
     out: Path
@@ -60,30 +60,27 @@ class Evidence:
     _frames: dict[tuple[str, ...], pd.DataFrame] = field(default_factory=dict)
 
     def frame(self, plans: Sequence[Plan], measures: Iterable[str] = ()) -> pd.DataFrame:
-        """One row a point: `setting`, every key as asked for, what came of its run, and these measures.
-
-        A point that stands in several plans stands once.
-        """
+        """Return one row per distinct point: `setting`, the configured keys, the result, and these measures."""
         columns = [name for name in measures if name in MEASURES]
-        mark = (*(plan.folder for plan in plans), "", *columns)
-        if mark not in self._frames:
-            self._frames[mark] = self._made(plans, columns)
-        return self._frames[mark]
+        cache_key = (*(plan.folder for plan in plans), "", *columns)
+        if cache_key not in self._frames:
+            self._frames[cache_key] = self._build_frame(plans, columns)
+        return self._frames[cache_key]
 
-    def _made(self, plans: Sequence[Plan], columns: list[str]) -> pd.DataFrame:
-        found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    def _build_frame(self, plans: Sequence[Plan], columns: list[str]) -> pd.DataFrame:
+        by_point: dict[tuple[Any, ...], dict[str, Any]] = {}
         for plan in plans:
             records = self.records(plan)
             rows: dict[str, Any] = {row["run_id"]: row for row in frames.rows(frames.runs(plan, records))}
             for point in plan.points:
-                asked = point.config.to_dict() | dict(point.values)
-                row: dict[str, Any] = {**rows[point.config.run_id], "setting": point.label, **asked}
+                configured = point.config.to_dict() | dict(point.values)
+                row: dict[str, Any] = {**rows[point.config.run_id], "setting": point.label, **configured}
                 row |= {name: self._measure(name, row) for name in columns}
-                found.setdefault((point.label, *asked.values()), _told(row))
-        return _frame(list(found.values()), columns)
+                by_point.setdefault((point.label, *configured.values()), _as_evidence(row))
+        return _frame(list(by_point.values()), columns)
 
     def records(self, plan: Plan) -> Mapping[str, RunRecord]:
-        """What is stored of a plan's runs, whichever sweep holds them, a usable one first; without traces."""
+        """Return the stored records of a plan's runs from any sweep, usable ones first, without traces."""
         if self._runs is None:
             self._runs = {}
             for store in index.sweeps(self.out):
@@ -97,30 +94,30 @@ class Evidence:
             return math.nan
         if (run_id, name) not in self._measured:
             store, record = self._runs[run_id]
-            read = MEASURES[name].reads
+            files = MEASURES[name].reads
             try:
-                traces = store.traces(run_id, record.result, only=read)
+                traces = store.traces(run_id, record.result, only=files)
             except UserError as fault:
                 self._warn(fault.complaints)
                 traces = None
             for other, measure in MEASURES.items():
-                if measure.reads == read:
+                if measure.reads == files:
                     number = math.nan if traces is None else measure.of(record.config, traces)
                     self._measured[run_id, other] = number
         return self._measured[run_id, name]
 
     def damaged(self, plan: Plan) -> list[str]:
-        """A line for each damaged file of a plan's runs."""
+        """Return a line for each damaged file of a plan's runs."""
         runs = self._runs or {}
-        told = (store.damaged({run_id: record}) for run_id, (store, record) in runs.items() if run_id in plan.configs)
-        return [line for lines in told for line in lines]
+        damage = (store.damaged({run_id: record}) for run_id, (store, record) in runs.items() if run_id in plan.configs)
+        return [line for lines in damage for line in lines]
 
-    def _warn(self, told: Iterable[str]) -> None:
-        self.warnings += [line for line in dict.fromkeys(told) if line not in self.warnings]
+    def _warn(self, lines: Iterable[str]) -> None:
+        self.warnings += [line for line in dict.fromkeys(lines) if line not in self.warnings]
 
 
-def _told(row: dict[str, Any]) -> dict[str, Any]:
-    """A dead run's final loss is infinite, and so is any that is NaN; an outdated run is none."""
+def _as_evidence(row: dict[str, Any]) -> dict[str, Any]:
+    """Set non-finite losses of a row to infinity, and the status of an outdated run to `STALE`."""
     if row["outcome"] == Outcome.NONFINITE:
         row["final_val_loss"] = math.inf
     if row["init_val_loss"] is not None and math.isnan(row["init_val_loss"]):
@@ -133,7 +130,7 @@ def _told(row: dict[str, Any]) -> dict[str, Any]:
 def _frame(rows: list[dict[str, Any]], measures: list[str]) -> pd.DataFrame:
     import pandas as pd
 
-    made = frames.frame(rows, ["setting", *frames.RUN_COLUMNS])
+    frame = frames.frame(rows, ["setting", *frames.RUN_COLUMNS])
     for name in measures:
-        made[name] = pd.Series([row[name] for row in rows], dtype="float64")
-    return made
+        frame[name] = pd.Series([row[name] for row in rows], dtype="float64")
+    return frame

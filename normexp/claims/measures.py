@@ -1,4 +1,4 @@
-"""What a check may compare of a run besides its row: one number each, from what the training left step by step."""
+"""Measures that checks can compare in addition to the table of runs: one number per run, from its traces."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from normexp.records.record import SignalRow, Traces
 from normexp.storage.store import CURVE, DEATH, LAYERS
 
 OF_ROW = ("final_val_loss", "learned_fraction", "init_val_loss")
-"""Measures that the table of runs holds. A run that died non-finite has an infinite final loss."""
-
+"""Measures in the table of runs. A non-finite run has an infinite final loss."""
 SPIKE, SPIKE_WINDOW = 0.5, 20
-"""Nats that make a spike, and the updates above whose mean it stands: batches differ by less than a fifth of that."""
+"""A spike exceeds the mean of the last SPIKE_WINDOW steps by SPIKE nats, five times the variation between batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A number of a run, NaN where it was not measured, and the files of traces that it comes from."""
+    """A number of a run (NaN if it was not measured), and the trace files that it is computed from."""
 
     of: Callable[[RunConfig, Traces], float]
     help: str
@@ -30,35 +29,32 @@ class Measure:
 
 
 def _early_loss(config: RunConfig, traces: Traces) -> float:
-    """Infinite where it is NaN, or where a run died before."""
+    """Return the first validation loss after step 0, infinite for NaN or a run that became non-finite earlier."""
     losses = [loss for step, loss in traces.evaluations if step > 0]
     return _or_inf(losses[0]) if losses else math.inf
 
 
 def _or_inf(number: float) -> float:
-    """A NaN is a result: it counts as infinite, and never as not measured."""
+    """Return infinity for NaN, since NaN would mean that a number was not measured."""
     return math.inf if math.isnan(number) else number
 
 
 def _roughness(config: RunConfig, traces: Traces) -> float:
-    """Steps of the training loss over its last half, about their own mean: batches differ alike in every run.
+    """Return the standard deviation of the step-to-step change of the training loss over the last half.
 
-    Infinite where a run died.
+    All runs have the same variation between batches. Infinite for a non-finite run.
     """
     losses = [row.train_loss for row in traces.curve if row.train_loss is not None and row.step > config.steps // 2]
-    moves = [later - earlier for earlier, later in itertools.pairwise(losses)]
-    if not _survived(config, traces, losses):
+    changes = [later - earlier for earlier, later in itertools.pairwise(losses)]
+    if not _is_finite(config, traces, losses):
         return math.inf
-    return statistics.stdev(moves) if len(moves) > 1 else math.nan
+    return statistics.stdev(changes) if len(changes) > 1 else math.nan
 
 
 def _spikes(config: RunConfig, traces: Traces) -> float:
-    """Updates of the last half whose training loss is more than 0.5 nats above the mean of the 20 before.
-
-    Infinite where a run died.
-    """
+    """Return the number of spikes of the training loss in the last half of the steps. Infinite for a non-finite run."""
     losses = [row.train_loss for row in traces.curve if row.train_loss is not None]
-    if not _survived(config, traces, losses):
+    if not _is_finite(config, traces, losses):
         return math.inf
     start = max(SPIKE_WINDOW, len(losses) // 2)
     return sum(
@@ -67,21 +63,21 @@ def _spikes(config: RunConfig, traces: Traces) -> float:
 
 
 def _worst_rise(config: RunConfig, traces: Traces) -> float:
-    """The most that an evaluation lies above the best one before it. Infinite where a run died."""
+    """Return the largest rise of the validation loss above its best value so far. Infinite for a non-finite run."""
     losses = [loss for _, loss in traces.evaluations]
-    if not _survived(config, traces, losses):
+    if not _is_finite(config, traces, losses):
         return math.inf
     rises = (loss - best for loss, best in zip(losses[1:], itertools.accumulate(losses, min), strict=False))
     return max(0.0, max(rises, default=0.0))
 
 
-def _survived(config: RunConfig, traces: Traces, losses: Iterable[float]) -> bool:
-    """Whether the curve goes on to the last step, and these losses of it are finite."""
+def _is_finite(config: RunConfig, traces: Traces, losses: Iterable[float]) -> bool:
+    """Return whether the curve reaches the last step, and these losses are finite."""
     return bool(traces.curve) and traces.curve[-1].step >= config.steps and all(map(math.isfinite, losses))
 
 
 def _peak_stream(config: RunConfig, traces: Traces) -> float:
-    """The stream's norm is its RMS times the root of its width."""
+    """Return the largest magnitude of the residual stream: its RMS times the square root of its width."""
     rows = [*traces.layers, *traces.death_layers]
     sizes = [_or_inf(row.value) for row in rows if (row.part, row.quantity) == ("stream", "rms") and row.step > 0]
     return max(sizes, default=math.nan) * math.sqrt(config.width)
@@ -103,7 +99,7 @@ def _growth(last: bool) -> Callable[[RunConfig, Traces], float]:
 
 
 def _bend(last: bool) -> Callable[[RunConfig, Traces], float]:
-    """What a layer of the upper half adds to the stream's mean square, over what one of the lower half adds."""
+    """Measure the ratio of the mean square added per layer in the upper half to that in the lower half."""
 
     def bend(config: RunConfig, traces: Traces) -> float:
         squares = {row.layer: row.value**2 for row in _at(traces.layers, "stream", "rms", last)}
@@ -127,7 +123,7 @@ def _over_layers(
 
 
 def _share_written(last: bool) -> Callable[[RunConfig, Traces], float]:
-    """RMS of what the last layer's FFN writes over that of what the first one's writes, each against its stream."""
+    """Measure the RMS of the last FFN's output over that of the first, each relative to the residual stream."""
 
     def share(config: RunConfig, traces: Traces) -> float:
         written = {row.layer: row.value for row in _at(traces.layers, "ffn", "rms", last)}
@@ -146,45 +142,55 @@ def _mode_gap(config: RunConfig, traces: Traces) -> float:
 
 
 def _leak(config: RunConfig, traces: Traces) -> float:
-    found = _at(traces.layers, "logits", "leak", True)
-    return found[0].value if found else 0.0
+    rows = _at(traces.layers, "logits", "leak", True)
+    return rows[0].value if rows else 0.0
 
 
 def _at(rows: Iterable[SignalRow], part: str, quantity: str, last: bool) -> list[SignalRow]:
-    """What was measured at the first or at the last evaluation."""
-    found = [row for row in rows if row.part == part and row.quantity == quantity]
-    step = (max if last else min)((row.step for row in found), default=0)
-    return [row for row in found if row.step == step]
+    """Return the rows of a quantity at the first or the last evaluation."""
+    matching = [row for row in rows if row.part == part and row.quantity == quantity]
+    step = (max if last else min)((row.step for row in matching), default=0)
+    return [row for row in matching if row.step == step]
 
 
 MEASURES: Mapping[str, Measure] = MappingProxyType(
     {
         "early_val_loss": Measure(_early_loss, "validation loss at the first evaluation after step 0", (CURVE,)),
-        "roughness": Measure(_roughness, "spread of the steps of the training loss over its last half", (CURVE,)),
+        "roughness": Measure(_roughness, "std of the training loss's step-to-step change in the last half", (CURVE,)),
         "spikes": Measure(
-            _spikes, "updates of the last half whose loss is 0.5 nats above the mean of 20 before", (CURVE,)
+            _spikes, "steps in the last half with a loss 0.5 nats above the mean of the previous 20", (CURVE,)
         ),
-        "worst_rise": Measure(_worst_rise, "the most that an evaluation lies above the best before it", (CURVE,)),
-        "stream_norm_at_init": Measure(_first_stream, "the largest norm of the stream over the layers before training"),
+        "worst_rise": Measure(_worst_rise, "largest rise of the validation loss above its best value so far", (CURVE,)),
+        "stream_norm_at_init": Measure(
+            _first_stream, "largest magnitude of the residual stream over layers, before training"
+        ),
         "peak_stream_norm": Measure(
-            _peak_stream, "the largest norm of the stream once training has begun", (LAYERS, DEATH)
+            _peak_stream, "largest magnitude of the residual stream over layers, during training", (LAYERS, DEATH)
         ),
-        "stream_growth_at_init": Measure(_growth(False), "RMS of the stream after the last layer over the embedding's"),
+        "stream_growth_at_init": Measure(
+            _growth(False), "RMS of the residual stream after the last layer over that of the embedding"
+        ),
         "stream_growth_after": Measure(_growth(True), "the same at the last evaluation"),
-        "stream_bend_at_init": Measure(_bend(False), "added by a layer of the upper half over one of the lower"),
+        "stream_bend_at_init": Measure(
+            _bend(False), "mean square added to the residual stream per layer, upper over lower half"
+        ),
         "stream_bend_after": Measure(_bend(True), "the same at the last evaluation"),
-        "late_share_at_init": Measure(_share_written(False), "what the last FFN writes relative to the first one's"),
+        "late_share_at_init": Measure(
+            _share_written(False), "output RMS of the last FFN over that of the first, each relative to the stream"
+        ),
         "late_share_after": Measure(_share_written(True), "the same at the last evaluation"),
-        "max_logit_at_init": Measure(_over_layers("mixer", "max_logit", False, max), "the largest attention logit"),
+        "max_logit_at_init": Measure(_over_layers("mixer", "max_logit", False, max), "largest attention logit"),
         "max_logit_after": Measure(_over_layers("mixer", "max_logit", True, max), "the same at the last evaluation"),
         "entropy_at_init": Measure(
-            _over_layers("mixer", "attention_entropy", False, min), "the lowest attention entropy of a layer (nats)"
+            _over_layers("mixer", "attention_entropy", False, min), "lowest attention entropy of a layer (nats)"
         ),
         "entropy_after": Measure(
             _over_layers("mixer", "attention_entropy", True, min), "the same at the last evaluation"
         ),
-        "mode_gap": Measure(_mode_gap, "loss with running against loss with batch statistics, after training"),
-        "leak": Measure(_leak, "change of earlier logits by later tokens, after training; 0 for a norm of each token"),
+        "mode_gap": Measure(_mode_gap, "train/eval gap of BatchNorm: difference of the losses, after training"),
+        "leak": Measure(
+            _leak, "change of earlier logits caused by later tokens, after training; 0 for per-token norms"
+        ),
     }
 )
-"""Name to measure."""
+"""Measures by name."""

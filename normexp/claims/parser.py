@@ -1,7 +1,4 @@
-"""A YAML file of claims to a ClaimFile: every fault at once, each with file, line, key and what to write instead.
-
-The values in a claims file: selections of runs, numbers, words of a table, and what each kind of parameter takes.
-"""
+"""Parse a YAML file of claims. All faults are reported at once, with file, line, key and what to write instead."""
 
 from __future__ import annotations
 
@@ -27,66 +24,75 @@ from normexp.records.record import Outcome
 from normexp.schemes.network_config import Value
 
 MAX_VALUES = 1000
-"""Values of a key that a claim may choose runs by."""
+"""Maximum number of values of a key in a selection."""
 NUMBER = Key(kind=float, default=0.0, neutral=0.0, help="")
 COUNT = Key(kind=int, default=1, neutral=1, help="", low=1)
 SWITCH = Key(kind=bool, default=False, neutral=False, help="")
+TOP = ("name", "title", "sweeps", "settings", "claims")
+ALWAYS = ("id", "section", "text", "stated", "kind")
+BY_KIND: Mapping[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    Kind.SWEEP: (("check", "runs"), ("with", "settings", "seeds", "elsewhere", "expected", "note")),
+    Kind.COMPUTE: (("check",), ("with", "seeds", "expected", "note")),
+    Kind.CITED: (("source", "says", "agrees"), ("own", "expected", "note")),
+}
+"""The required and the optional keys of each kind of claim, in addition to those of every claim."""
+SETTING = "setting"
 
 
 class Values:
-    """Reads one value at a time; each complaint goes to the source's notes."""
+    """Reads single values. Complaints go to the notes of the source."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
 
     def selection(self, node: yaml.Node, where: str, also: tuple[str, ...] = ()) -> Selection:
-        """Values by key; those in `also` hold one text."""
-        found: dict[str, tuple[Any, ...]] = {}
+        """Read a selection: values by key. Keys in `also` are allowed too, and hold one text each."""
+        values: dict[str, tuple[Any, ...]] = {}
         for entry in self.source.mapping(node, where):
             path = f"{where}.{entry.key[:40]}"
             if entry.key in also:
-                found[entry.key] = (self.source.text(entry.node, path) or "",)
+                values[entry.key] = (self.source.text(entry.node, path) or "",)
             elif entry.key not in KEYS:
                 self.source.fault(entry.key_node, path, f"unknown key; {nearest(entry.key, [*also, *KEYS])}")
             elif (axis := read_axis(self.source, entry.node, path, KEYS[entry.key])) is not None:
-                found[entry.key] = self._few(axis, entry.node, path) or ()
-        return found
+                values[entry.key] = self._few(axis, entry.node, path) or ()
+        return values
 
     def one_of(self, node: yaml.Node, where: str, word: str, known: Iterable[str]) -> str | None:
         names = [str(name) for name in known]
         if word in names:
             return word
-        self.source.fault(node, where, f"{word[:40]!r} is not there; {nearest(word, names)}")
+        self.source.fault(node, where, f"unknown value {word[:40]!r}; {nearest(word, names)}")
         return None
 
     def value(self, node: yaml.Node, where: str, key: Key) -> Any:
         return read_value(self.source, node, where, key)
 
     def figures(self, node: yaml.Node, where: str) -> tuple[str, ...]:
-        """Numbers as they are written: their digits count."""
+        """Read printed numbers as texts: their digits matter."""
         nodes = [node] if isinstance(node, yaml.ScalarNode) else self.source.sequence(node, where)
         if not nodes:
-            self.source.fault(node, where, "is empty: write the figures of the text")
+            self.source.fault(node, where, "is empty: write the figures printed in the text")
         return tuple(str(item.value) for item in nodes if self.value(item, where, NUMBER) is not None)
 
     def words(self, node: yaml.Node, where: str, known: Iterable[str]) -> tuple[str, ...] | None:
         nodes = [node] if isinstance(node, yaml.ScalarNode) else self.source.sequence(node, where)
         words = [self.source.text(item, where) for item in nodes]
-        found = [self.one_of(node, where, word, known) for word in words if word is not None]
-        return tuple(word for word in found if word is not None) or None
+        known_words = [self.one_of(node, where, word, known) for word in words if word is not None]
+        return tuple(word for word in known_words if word is not None) or None
 
     def one(self, node: yaml.Node, where: str, known: Iterable[str]) -> str | None:
         word = self.source.text(node, where)
         return None if word is None else self.one_of(node, where, word, known)
 
     def along(self, node: yaml.Node, where: str, axis: str | None) -> tuple[Any, ...] | None:
-        found = read_axis(self.source, node, where, KEYS[axis]) if axis is not None and axis in KEYS else None
-        return None if found is None else self._few(found, node, where)
+        values = read_axis(self.source, node, where, KEYS[axis]) if axis is not None and axis in KEYS else None
+        return None if values is None else self._few(values, node, where)
 
     def _few(self, axis: Axis, node: yaml.Node, where: str) -> tuple[Value, ...] | None:
-        """The values of an axis, each once; None after the complaint that there are too many."""
+        """Return the distinct values of an axis; None, with a complaint, if there are too many."""
         if axis.count > MAX_VALUES:
-            self.source.fault(node, where, f"has {axis.count} values, more than {MAX_VALUES}: give fewer")
+            self.source.fault(node, where, f"has {axis.count} values, more than {MAX_VALUES}: write fewer")
             return None
         return tuple(dict.fromkeys(axis))
 
@@ -101,41 +107,30 @@ READERS: Mapping[Takes, Callable[[Values, yaml.Node, str, str | None], Any]] = {
     Takes.OUTCOMES: lambda reader, node, where, axis: reader.words(node, where, [*Outcome]),
     Takes.TREND: lambda reader, node, where, axis: reader.one(node, where, ("rising", "falling")),
 }
-"""How a parameter of each kind is read: reader, node, its place, and the claim's axis."""
-
-
-TOP = ("name", "title", "sweeps", "settings", "claims")
-ALWAYS = ("id", "section", "text", "stated", "kind")
-BY_KIND: Mapping[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    Kind.SWEEP: (("check", "runs"), ("with", "settings", "seeds", "elsewhere", "expected", "note")),
-    Kind.COMPUTE: (("check",), ("with", "seeds", "expected", "note")),
-    Kind.CITED: (("source", "says", "agrees"), ("own", "expected", "note")),
-}
-"""Keys that a claim of each kind needs, and those that it may have, beside those of every claim."""
-SETTING = "setting"
+"""Readers of parameters by kind. Each takes the value reader, the node, its path, and the axis of the claim."""
 
 
 def load(path: Path) -> ClaimFile:
-    """Read a claims file. Paths of sweeps are relative to it, or else to the working directory. Raises UserError."""
+    """Read a claims file. Paths of sweeps are relative to its folder or to the working directory. Raises UserError."""
     return parse(text_of(path), path)
 
 
 def parse(text: str, path: Path) -> ClaimFile:
-    """The claims of a YAML text; `path` names it in complaints, and its folder is where sweeps are looked for."""
+    """Parse a YAML text. `path` is shown in complaints, and sweeps are searched in its folder. Raises UserError."""
     notes = Notes()
     reader = _Reader(Source(str(path), notes), path)
     try:
-        read = reader.read(text)
+        file = reader.read(text)
     except UserError as error:
         raise UserError(*notes.complaints, *error.complaints) from None
     notes.fail_if_any()
-    return read
+    return file
 
 
 def _is_there(path: Path) -> bool:
     try:
         return path.exists()
-    except OSError:  # a name that no file can have
+    except OSError:  # an invalid file name
         return False
 
 
@@ -151,7 +146,7 @@ class _Reader:
     def read(self, text: str) -> ClaimFile:
         root = self.source.compose(text)
         if root is None or is_null(root):
-            raise UserError(f"{self.source.origin}: the file is empty: write at least claims")
+            raise UserError(f"{self.source.origin}: the file is empty: write at least the key claims")
         entries = self._entries(root, "", TOP, needed=("claims",))
         if "sweeps" in entries:
             self._read_sweeps(entries["sweeps"].node)
@@ -179,14 +174,18 @@ class _Reader:
                 continue
             path = next((path / word for path in (self.path.parent, Path()) if _is_there(path / word)), None)
             if path is None:
-                self.source.fault(item, "sweeps", f"{word}: no such file beside this one or in the working directory")
+                self.source.fault(
+                    item, "sweeps", f"{word}: no such file in the folder of this file or in the working directory"
+                )
             stem = Path(word).stem
             if stem in self.sweeps:
-                self.source.fault(item, "sweeps", f"{word}: {self.sweeps[stem]} is called {stem} too: rename one file")
+                self.source.fault(
+                    item, "sweeps", f"{word}: {self.sweeps[stem]} has the same name {stem}: rename one file"
+                )
             self.sweeps.setdefault(stem, path or Path(word))
 
     def _claim(self, node: yaml.Node, where: str) -> Claim | None:
-        """Read an entry as far as it can be read; None where there was a complaint about it."""
+        """Read the entry of a claim as far as possible. Return None if there was a complaint."""
         before = self.source.notes.count
         every = {*ALWAYS, *(name for keys in BY_KIND.values() for names in keys for name in names)}
         entries = self._entries(node, where, every, needed=ALWAYS)
@@ -195,8 +194,8 @@ class _Reader:
         if kind is not None:
             self._check_keys(kind, entries, node, where)
         expected = entries.get("expected")
-        given = expected is not None and not is_null(expected.node)
-        word = self._choice(entries, where, "expected", [*Word]) if given else None
+        has_expected = expected is not None and not is_null(expected.node)
+        word = self._choice(entries, where, "expected", [*Word]) if has_expected else None
         texts: dict[str, Any] = {name: self._word(entries, where, name) or "" for name in (*ALWAYS, "note")}
         self._check_id(texts["id"], node, where)
         rest = self._rest(kind, entries, where)
@@ -206,23 +205,23 @@ class _Reader:
         return Claim(**texts, **rest)
 
     def _check_keys(self, kind: Kind, entries: dict[str, Entry], node: yaml.Node, where: str) -> None:
-        """Complain of keys that a claim of this kind lacks, and of those that it cannot have, which are dropped."""
+        """Complain about missing keys, and about keys that this kind of claim does not have; drop the latter."""
         needed, allowed = BY_KIND[kind]
         for name in [name for name in entries if name not in (*ALWAYS, *needed, *allowed)]:
-            self.source.fault(entries.pop(name).key_node, f"{where}.{name}", f"a {kind} claim has no {name}: drop it")
+            self.source.fault(entries.pop(name).key_node, f"{where}.{name}", f"a {kind} claim has no {name}: remove it")
         if missing := [name for name in needed if name not in entries]:
-            self.source.fault(node, where, f"a {kind} claim lacks {', '.join(missing)}")
+            self.source.fault(node, where, f"a {kind} claim needs {', '.join(missing)}")
 
     def _check_id(self, claim_id: str, node: yaml.Node, where: str) -> None:
-        """Complain of an id that an earlier claim has, whatever else is wrong with either."""
+        """Complain about an id that an earlier claim has."""
         if not claim_id:
             return
         if claim_id in self.places:
-            self.source.fault(node, f"{where}.id", f"{claim_id} stands twice, first at {self.places[claim_id]}")
+            self.source.fault(node, f"{where}.id", f"duplicate id {claim_id}, first at {self.places[claim_id]}")
         self.places.setdefault(claim_id, self.source.place(node))
 
     def _rest(self, kind: Kind | None, entries: Mapping[str, Entry], where: str) -> dict[str, Any]:
-        """Read the keys that not every claim has; those of an unknown kind too, as far as they mean the same in all."""
+        """Read the keys that depend on the kind; for an unknown kind, those that mean the same in all kinds."""
         seeds = self.values.value(entries["seeds"].node, f"{where}.seeds", COUNT) if "seeds" in entries else None
         rest: dict[str, Any] = {"seeds": seeds or (3 if kind is not Kind.COMPUTE else 1)}
         if kind is Kind.COMPUTE:
@@ -243,16 +242,22 @@ class _Reader:
         row = COMPUTED[check]
         if "with" not in entries:
             if row.takes_figures:
-                self.source.fault(entries["check"].node, path, f"{check} needs figures, those of the text")
+                self.source.fault(
+                    entries["check"].node, path, f"{check} needs figures: write those printed in the text"
+                )
             return {"check": check}
         if not row.takes_figures:
-            self.source.fault(entries["with"].key_node, path, f"{check} compares with no figures: drop it")
+            self.source.fault(entries["with"].key_node, path, f"{check} takes no figures: remove it")
             return {"check": check}
-        given = self._entries(entries["with"].node, path, ("figures",), needed=("figures",))
-        figures = self.values.figures(given["figures"].node, f"{path}.figures") if "figures" in given else ()
+        entries_of_with = self._entries(entries["with"].node, path, ("figures",), needed=("figures",))
+        figures = (
+            self.values.figures(entries_of_with["figures"].node, f"{path}.figures")
+            if "figures" in entries_of_with
+            else ()
+        )
         if figures and row.figures not in (None, len(figures)):
-            told = f"{check} compares with {plural(row.figures or 0, 'figure')}, not {len(figures)}"
-            self.source.fault(given["figures"].node, f"{path}.figures", told)
+            message = f"{check} takes {plural(row.figures or 0, 'figure')}, not {len(figures)}"
+            self.source.fault(entries_of_with["figures"].node, f"{path}.figures", message)
         return {"check": check, "parameters": {"figures": figures}}
 
     def _settings(self, entries: Mapping[str, Entry], where: str) -> tuple[str, ...]:
@@ -276,22 +281,22 @@ class _Reader:
         entries = self._entries(node, where, ("sweeps", "where"), needed=("sweeps",))
         stems = [self.source.text(item, f"{where}.sweeps") for item in self._items(entries, "sweeps", where)]
         for stem in (stem for stem in stems if stem is not None and stem not in self.sweeps):
-            hint = nearest(stem, self.sweeps) if self.sweeps else "the file lists no sweeps at its top"
-            self.source.fault(entries["sweeps"].node, f"{where}.sweeps", f"{stem[:40]!r} is none of the sweeps; {hint}")
-        found: dict[str, Any] = {"sweeps": tuple(stem for stem in stems if stem)}
+            hint = nearest(stem, self.sweeps) if self.sweeps else "the file has no top-level key sweeps"
+            self.source.fault(entries["sweeps"].node, f"{where}.sweeps", f"unknown sweep {stem[:40]!r}; {hint}")
+        runs: dict[str, Any] = {"sweeps": tuple(stem for stem in stems if stem)}
         if "where" in entries:
-            found["where"] = self.values.selection(entries["where"].node, f"{where}.where")
-        return found
+            runs["where"] = self.values.selection(entries["where"].node, f"{where}.where")
+        return runs
 
     def _elsewhere(self, entries: Mapping[str, Entry], where: str) -> dict[str, Any]:
         if "elsewhere" not in entries:
             return {}
         path = f"{where}.elsewhere"
-        found = {
+        conditions = {
             entry.key: self.values.selection(entry.node, f"{path}.{entry.key[:40]}", also=(SETTING,))
             for entry in self.source.mapping(entries["elsewhere"].node, path)
         }
-        return {"elsewhere": found}
+        return {"elsewhere": conditions}
 
     def _parameters(self, check: str, entries: Mapping[str, Entry], where: str) -> dict[str, Any]:
         row, path = CHECKS[check], f"{where}.with"
@@ -300,31 +305,31 @@ class _Reader:
             if needed:
                 self.source.fault(entries["check"].node, path, f"{check} needs {', '.join(needed)}")
             return {}
-        given = self._entries(entries["with"].node, path, row.takes, needed=needed)
-        axis = self._word(given, path, "axis") if "axis" in given else None
-        found = {}
-        for name, entry in given.items():
+        entries_of_with = self._entries(entries["with"].node, path, row.takes, needed=needed)
+        axis = self._word(entries_of_with, path, "axis") if "axis" in entries_of_with else None
+        parameters = {}
+        for name, entry in entries_of_with.items():
             read = READERS[row.takes[name]]
             value = read(self.values, entry.node, f"{path}.{name}", axis)
             if value is not None:
-                found[name] = value
-        return found
+                parameters[name] = value
+        return parameters
 
     def _entries(
         self, node: yaml.Node, where: str, known: Iterable[str], needed: Iterable[str] = ()
     ) -> dict[str, Entry]:
-        """The entries of a mapping with known keys; unknown and missing ones are faults."""
+        """Return the entries of a mapping. Unknown and missing keys are faults."""
         entries = {entry.key: entry for entry in self.source.mapping(node, where)}
         for name in [name for name in entries if name not in known]:
             path = f"{where}.{name[:40]}".lstrip(".")
             self.source.fault(entries.pop(name).key_node, path, f"unknown key; {nearest(name, known)}")
         missing = [name for name in needed if name not in entries]
         if missing and isinstance(node, yaml.MappingNode):
-            self.source.fault(node, where, f"lacks {', '.join(missing)}")
+            self.source.fault(node, where, f"needs {', '.join(missing)}")
         return entries
 
     def _items(self, entries: Mapping[str, Entry], name: str, where: str = "") -> list[yaml.Node]:
-        """The items of a list; a single value is a list of one."""
+        """Return the items of a list. A single value counts as a list of one item."""
         if name not in entries:
             return []
         node = entries[name].node

@@ -1,4 +1,4 @@
-"""Verdicts of full runs, written into their claims file as the expected ones: every other character of it stays."""
+"""Write the verdicts of full runs into their claims file as expected verdicts, leaving the rest of it unchanged."""
 
 from __future__ import annotations
 
@@ -18,50 +18,50 @@ KEY = "expected"
 NEWLINE = re.compile(r"\r\n|\n|\r")
 
 Span = tuple[int, int]
-"""Where something starts and ends in a text."""
+"""Start and end of a part of a text."""
 
 
 def accept(file: ClaimFile, verdicts: Iterable[Verdict]) -> list[str]:
-    """Set the expected verdict of each claim that full runs decide. Returns the ids of those that had another, or none.
+    """Set the expected verdict of each claim that full runs decide, and return the ids of the changed claims.
 
-    Raises UserError where the file cannot be read or written, or its form does not allow it.
+    Raises UserError if the file cannot be read or written, or if its form cannot be edited.
     """
     decided = {
         verdict.claim.id: verdict.word
         for verdict in verdicts
         if verdict.claim.kind is Kind.SWEEP and not verdict.quick and verdict.word is not Word.NOT_ENOUGH
     }
-    others = [claim.id for claim in file.claims if claim.id in decided and claim.expected is not decided[claim.id]]
-    if others:
-        words = {name: decided[name] for name in others}
+    changed = [claim.id for claim in file.claims if claim.id in decided and claim.expected is not decided[claim.id]]
+    if changed:
+        words = {name: decided[name] for name in changed}
         text = with_expected(text_of(file.path), words)
         _check(file, text, words)
         rewrite(file.path, text)
-    return others
+    return changed
 
 
 def read_again(file: ClaimFile, verdicts: Iterable[Verdict]) -> tuple[ClaimFile, list[Verdict]]:
-    """The file as it is now, and the verdicts of its claims: for what is said of them afterwards. Raises UserError."""
+    """Read the file again, and return it with the verdicts attached to its current claims. Raises UserError."""
     now = load(file.path)
     claims = {claim.id: claim for claim in now.claims}
     return now, [replace(verdict, claim=claims.get(verdict.claim.id, verdict.claim)) for verdict in verdicts]
 
 
 def _check(file: ClaimFile, text: str, words: Mapping[str, Word]) -> None:
-    """Raises UserError where a text says other than the file with these words."""
+    """Raise UserError unless the edited text has exactly these expected verdicts."""
     wanted = {claim.id: words.get(claim.id, claim.expected) for claim in file.claims}
     try:
-        found = {claim.id: claim.expected for claim in parse(text, file.path).claims}
+        parsed = {claim.id: claim.expected for claim in parse(text, file.path).claims}
     except UserError:
-        found = {}
-    if found != wanted:
-        told = [f"  of {name}, {KEY}: {word}" for name, word in words.items()]
-        why = "is in a form that --accept cannot write, or was changed meanwhile, and stays as it is"
-        raise UserError(f"{file.path} {why}: write yourself", *told)
+        parsed = {}
+    if parsed != wanted:
+        lines = [f"  for {name}, {KEY}: {word}" for name, word in words.items()]
+        reason = "--accept cannot edit this form of the file, or the file was changed meanwhile; it is left unchanged"
+        raise UserError(f"{file.path}: {reason}. Write these lines by hand:", *lines)
 
 
 def with_expected(text: str, words: Mapping[str, Word]) -> str:
-    """The YAML text of a claims file with these expected verdicts, by id: set where they stand, or added."""
+    """Return the text of a claims file with these expected verdicts by id, replaced or added."""
     edits = []
     values = _values(text)
     for entry in _claims(yaml.compose(text, Loader=yaml.SafeLoader)):
@@ -75,20 +75,20 @@ def with_expected(text: str, words: Mapping[str, Word]) -> str:
 
 
 def _claims(root: yaml.Node | None) -> list[yaml.MappingNode]:
-    """The entries of a file that has been read as one of claims."""
+    """Return the entries of a file that was parsed as a claims file."""
     return [] if root is None else next(list(value.value) for key, value in root.value if key.value == "claims")
 
 
 def _values(text: str) -> list[Span]:
-    """Where single values, aliases and closing brackets stand: a node of an alias is where it was first written."""
-    found = []
+    """Return the spans of scalars, aliases and closing brackets. The node of an alias has the span of its anchor."""
+    spans = []
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         start, end = (mark.index if mark else 0 for mark in (event.start_mark, event.end_mark))
-        if isinstance(event, yaml.ScalarEvent):  # a block of text ends where the next value begins
-            found.append((start, max(start, len(text[:end].rstrip()))))
+        if isinstance(event, yaml.ScalarEvent):  # the end mark of a block scalar is the start of the next value
+            spans.append((start, max(start, len(text[:end].rstrip()))))
         elif isinstance(event, yaml.AliasEvent) or (isinstance(event, yaml.CollectionEndEvent) and start < end):
-            found.append((start, end))
-    return found
+            spans.append((start, end))
+    return spans
 
 
 def _edit(
@@ -98,7 +98,7 @@ def _edit(
     named: Mapping[str, tuple[yaml.Node, yaml.Node]],
     word: Word,
 ) -> tuple[int, int, str]:
-    """What is put in place of what: start, end and text."""
+    """Return the edit that sets a verdict: start, end and new text."""
     if KEY in named:
         key, value = named[KEY]
         start, end = next(span for span in values if span[0] >= key.end_mark.index)
@@ -110,7 +110,7 @@ def _edit(
         return last, last, f", {line}"
     indent = " " * first.start_mark.column
     newline = NEWLINE.search(text)
-    assert newline is not None  # between two of the keys that a claim has
+    assert newline is not None  # a claim has several keys on separate lines
     if "note" in named:
         start = named["note"][0].start_mark.index
         return start, start, f"{line}{newline[0]}{indent}"
@@ -120,6 +120,6 @@ def _edit(
 
 
 def _quoted(word: str, like: yaml.Node) -> str:
-    """In the quotes of another value: what is JSON stays so."""
+    """Quote a word like another value, so that JSON stays JSON."""
     quote = like.style if isinstance(like, yaml.ScalarNode) and like.style in ("'", '"') else ""
     return f"{quote}{word}{quote}"

@@ -1,4 +1,4 @@
-"""The words of verdicts: what was measured, in brief, and how many verdicts there are of each kind."""
+"""Short texts of verdicts: what was measured, and the number of verdicts of each kind."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from normexp.config.labels import listed, plural
 
 
 def summary(verdicts: Sequence[Verdict]) -> str:
-    """`61 claims: 20 reproduced, 9 only when a setting is named, ...`, and those that are not as expected."""
+    """Return the counts (`61 claims: 20 reproduced, 9 only when, ...`), and a line per verdict that is not expected."""
     counts = Counter(verdict.word for verdict in verdicts)
-    quick = " (quick: shortened runs, which settle nothing)" if any(v.quick for v in verdicts) else ""
-    told = ", ".join(f"{counts[word]} {word}" for word in Word if counts[word])
-    lines = [f"{plural(len(verdicts), 'claim')}{quick}: {told}."]
+    quick = " (quick: shortened runs, not conclusive)" if any(v.quick for v in verdicts) else ""
+    counts_text = ", ".join(f"{counts[word]} {word}" for word in Word if counts[word])
+    lines = [f"{plural(len(verdicts), 'claim')}{quick}: {counts_text}."]
     lines += [
         f"{verdict.claim.id}: {verdict.text}, but the file expects {verdict.claim.expected}"
         for verdict in verdicts
@@ -24,7 +24,7 @@ def summary(verdicts: Sequence[Verdict]) -> str:
 
 
 def measured(verdict: Verdict) -> str:
-    """What was found, in a few words: by setting, of the first seed of a calculation, or what the source says."""
+    """Return the evidence in brief: by setting, of the first seed of a calculation, or from the source."""
     citation = verdict.claim.citation
     if citation is not None:
         return f"{citation.source}: {citation.says}"
@@ -32,14 +32,14 @@ def measured(verdict: Verdict) -> str:
         more = len(verdict.findings) - 1
         return verdict.findings[0].measured + (f" (first of {more + 1} seeds)" if more else "")
     by_text: dict[str, list[str]] = {}
-    for finding in _told(verdict):
+    for finding in _relevant(verdict):
         by_text.setdefault(finding.measured, []).append(finding.setting)
     named = [f"{listed(names)}: {text}" if all(names) else text for text, names in by_text.items()]
     return "; ".join(named)
 
 
-def _told(verdict: Verdict) -> Iterator[Finding]:
-    """The findings of the settings, and the others where they bear on the verdict."""
+def _relevant(verdict: Verdict) -> Iterator[Finding]:
+    """Yield the findings of the settings, and those of other conditions if they affect the verdict."""
     decided = any(finding.holds for finding in verdict.findings if finding.setting in verdict.claim.settings)
     for finding in verdict.findings:
         if finding.setting in verdict.claim.settings or finding.setting == "" or not decided:

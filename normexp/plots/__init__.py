@@ -1,4 +1,4 @@
-"""Figures: what each one shows as numbers, and how it is drawn."""
+"""Compute the data of figures, and draw them."""
 
 from normexp.execution.home import redirect_matplotlib
 

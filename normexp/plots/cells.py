@@ -1,4 +1,4 @@
-"""Figures over the cells of a sweep: final loss along an axis, and the map of outcomes over two."""
+"""Compute figures over the cells of a sweep: final loss along an axis, and the map of outcomes over two axes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from normexp.analysis.cells import Cell, Run, final_loss, losses_of, result_word
 from normexp.analysis.sensitivity import Scan, ScannedRun, sensitivities
@@ -37,35 +38,36 @@ MEASURES = {
     "loss": Axis(key="val_loss", label="final validation loss (nats)", scale=LOSS),
     "fraction": Axis(key="learned_fraction", label="learned fraction", scale=SHARE),
 }
-"""What may stand on the y axis of a scan."""
+"""The possible y axes of a scan."""
 NAMED_LINES = 4
-"""Lines without S that a note names."""
+"""A note names at most this many lines without S."""
 
 
 def scan(source: Source, choice: Choice, *, x: str, with_sensitivity: bool = False) -> Chart:
-    """Final loss (or learned fraction, the dead as 0) along an axis: a line for each combination of the others.
+    """Return the final loss (or learned fraction, 0 for non-finite runs) along an axis, one line per combination.
 
-    Raises UserError where an axis does not vary.
+    Raises UserError if an axis does not vary.
     """
     measure = MEASURES[choice.y or "loss"]
     along = check_axis(source, "--x" if choice.x else "", choice.x or x)
     others = [key for key in source.varying if key != along]
     facets = checked_facets(source, choice, taken=(along,))
     axis = value_axis(along, source.values(along), source.labels)
-    scanned = with_sensitivity and axis.scale != NAMES
     items = _lines(source, along, others)
     layout = place(items, facets)
-    found = sensitivities([_scan_of(one.item) for one in layout.placed]) if scanned else [None] * len(layout.placed)
+    scans = [_scan_of(placed.item) for placed in layout.placed]
+    swept = with_sensitivity and axis.scale != NAMES
+    sensitivity_by_line = sensitivities(scans) if swept else [None] * len(scans)
     lines = [
         Line(
-            panel=one.panel,
-            label=one.label,
-            keys=one.keys,
-            spots=[_spot(value, cell, measure) for value, cell in one.item],
-            losses=next((losses_of(run) for _, cell in one.item for run in cell.done), None),
+            panel=placed.panel,
+            label=placed.label,
+            keys=placed.keys,
+            spots=[_spot(value, cell, measure) for value, cell in placed.item],
+            losses=next((losses_of(run) for _, cell in placed.item for run in cell.done), None),
             sensitivity=sensitivity,
         )
-        for one, sensitivity in zip(layout.placed, found, strict=True)
+        for placed, sensitivity in zip(layout.placed, sensitivity_by_line, strict=True)
     ]
     return Chart(
         title=source.title,
@@ -82,17 +84,17 @@ def scan(source: Source, choice: Choice, *, x: str, with_sensitivity: bool = Fal
 
 
 def _lines(source: Source, along: str, others: Sequence[str]) -> list[tuple[Texts, list[tuple[Value, Cell]]]]:
-    """Each line once, with its cells by rising value; lines that the same runs answer are one, named by both."""
+    """Return the lines with their cells by ascending value. Lines with the same runs are merged under a joint name."""
     labels = source.labels
-    found: dict[tuple[Value, ...], list[Cell]] = {}
+    cells_by_line: dict[tuple[Value, ...], list[Cell]] = {}
     for cell in source.cells():
-        found.setdefault(tuple(cell.values[key] for key in others), []).append(cell)
-    same: dict[tuple[Value, ...], list[list[Cell]]] = {}
-    for line in found.values():
+        cells_by_line.setdefault(tuple(cell.values[key] for key in others), []).append(cell)
+    lines_by_runs: dict[tuple[Value, ...], list[list[Cell]]] = {}
+    for line in cells_by_line.values():
         run_ids = [run["run_id"] for cell in line for run in cell.runs]
-        same.setdefault((line[0].values.get(LABEL, ""), *run_ids), []).append(line)
+        lines_by_runs.setdefault((line[0].values.get(LABEL, ""), *run_ids), []).append(line)
     items = []
-    for twins in same.values():
+    for twins in lines_by_runs.values():
         pairs = [(cell.values[along], cell) for cell in twins[0]]
         if all(is_number(value) for value, _ in pairs):
             pairs.sort(key=lambda pair: float(pair[0]))
@@ -103,18 +105,17 @@ def _lines(source: Source, along: str, others: Sequence[str]) -> list[tuple[Text
 def _spot(value: Value, cell: Cell, measure: Axis) -> Spot:
     if measure.scale == LOSS:
         return Spot.of(value, map(final_loss, cell.done))
-    dead = sum(not math.isfinite(final_loss(run)) for run in cell.done)
-    shares = Spot.of(value, [_share(run) for run in cell.done])
-    return Spot(x=value, middle=shares.middle, low=shares.low, high=shares.high, runs=shares.runs, dead=dead)
+    nonfinite = sum(not math.isfinite(final_loss(run)) for run in cell.done)
+    return replace(Spot.of(value, [_share(run) for run in cell.done]), nonfinite=nonfinite)
 
 
 def _share(run: Run) -> float:
-    """Learned fraction within 0 and 1; of a run that died, 0."""
+    """Return the learned fraction clipped to 0…1; 0 for a non-finite run."""
     return min(1.0, max(0.0, run["learned_fraction"])) if math.isfinite(final_loss(run)) else 0.0
 
 
 def _scan_of(along: Sequence[tuple[Value, Cell]]) -> Scan:
-    """A line's runs by value and seed; at a value where not all are done, none."""
+    """Return the runs of a line by value and seed. A value with a run that is not done has no runs."""
     return {value: {} if len(cell.done) < len(cell.runs) else _scanned(cell.done) for value, cell in along}
 
 
@@ -131,26 +132,25 @@ def _scanned(done: Sequence[Run]) -> dict[int, ScannedRun]:
 
 
 def _sensitivity_notes(lines: Sequence[Line], axis: Axis, values: int) -> Iterator[str]:
-    """What S is and which values it covers, of how many that the figure has; and which lines have none, and why."""
-    found = [line.sensitivity for line in lines if line.sensitivity is not None]
-    counts = {one.count for one in found if one.by_seed}
+    """Yield notes that define S, and that name the lines without S and the reason. `values` counts the axis values."""
+    counts = {line.sensitivity.count for line in lines if line.sensitivity is not None and line.sensitivity.by_seed}
     plural = "learning rates" if axis.key == "lr" else f"values of {axis.key}"
-    for count in counts:  # one at most: all lines have the same values
-        covered = f"the {count} {plural}{' that these lines share' if count < values else ''}"
-        yield f"S: mean over {covered} of the loss (at most that before training), less the lowest"
+    for count in counts:  # at most one count: all lines have the same values
+        covered = f"the {count} {plural}{' that all lines share' if count < values else ''}"
+        yield f"S: mean over {covered} of min(final, initial loss), minus the lowest"
     names: dict[str, list[str]] = {}
     for line in lines:
         if line.sensitivity is not None and not line.sensitivity.by_seed:
             name = ", ".join(filter(None, [line.label, line.panel])) or "this line"
             names.setdefault(line.sensitivity.reason, []).append(name)
     for reason, without in names.items():
-        yield f"S — for {'; '.join(at_most(without, NAMED_LINES, '{} more'))}: {reason}"
+        yield f"no S for {'; '.join(at_most(without, NAMED_LINES, '{} more'))}: {reason}"
 
 
 def outcome_map(source: Source, choice: Choice) -> Map:
-    """Outcomes over two axes. What has no place in the figure is pooled, and told.
+    """Return the outcomes over two axes. Runs are pooled over axes that do not fit; a note names these axes.
 
-    Raises UserError where an axis does not vary, or where fewer than two do.
+    Raises UserError if an axis does not vary, or if fewer than two do.
     """
     x, y = _axes(source, choice)
     facets, labels = checked_facets(source, choice, taken=(x, y)), source.labels
@@ -167,14 +167,14 @@ def outcome_map(source: Source, choice: Choice) -> Map:
         for where, runs in squares.items()
     ]
     layout = place([(texts, item) for texts, item in items], facets) if facets else None
-    panelled = [(one.panel, one.item) for one in layout.placed] if layout else [("", item) for _, item in items]
+    panelled = [(p.panel, p.item) for p in layout.placed] if layout else [("", item) for _, item in items]
     pooled = [key for key in others if key not in facets]
-    notes = (f"each square is over {listed(pooled)} as well",) if pooled else ()
+    notes = (f"runs in a square also differ in {listed(pooled)}",) if pooled else ()
     return Map(
         title=source.title,
         x=names[x],
         y=names[y],
-        squares=[_square(panel, (x, y), place, runs, labels) for panel, (place, runs) in panelled],
+        squares=[_square(panel, (x, y), values, runs, labels) for panel, (values, runs) in panelled],
         by_fraction=choice.by_fraction,
         columns=layout.columns if layout else None,
         notes=(*notes, *omitted_note(layout.omitted if layout else 0, len(items), "square")),
@@ -182,15 +182,18 @@ def outcome_map(source: Source, choice: Choice) -> Map:
 
 
 def _axes(source: Source, choice: Choice) -> tuple[str, str]:
-    """As asked; else depth and lr, or the first axes of numbers; words stand along y, where there is room for them."""
-    asked = [check_axis(source, option, key) for option, key in (("--x", choice.x), ("--y", choice.y)) if key]
-    if len(asked) == 2 and asked[0] == asked[1]:
-        raise UserError(f"--x and --y are both {asked[0]}: choose two axes")
-    free = [key for key in source.varying if key not in (*asked, *(choice.facets or ()), LABEL)]
-    if len(asked) + len(free) < 2:
-        beside = " beside its facets" if choice.facets else ""
-        there = f"what varies is {listed(source.varying)}" if source.varying else "nothing but the seed varies"
-        raise UserError(f"a map needs two axes that vary{beside}: {there}")
+    """Return the axes x and y: the chosen ones, else depth and lr, else the first axes with numbers.
+
+    Axes of words are put on y, where there is more room.
+    """
+    chosen = [check_axis(source, option, key) for option, key in (("--x", choice.x), ("--y", choice.y)) if key]
+    if len(chosen) == 2 and chosen[0] == chosen[1]:
+        raise UserError(f"--x and --y are both {chosen[0]}: choose two different axes")
+    free = [key for key in source.varying if key not in (*chosen, *(choice.facets or ()), LABEL)]
+    if len(chosen) + len(free) < 2:
+        besides = " besides its facets" if choice.facets else ""
+        varying = f"the axes that vary are {listed(source.varying)}" if source.varying else "only the seed varies"
+        raise UserError(f"a map needs two axes that vary{besides}: {varying}")
     ranked = sorted(free, key=lambda key: (key != "lr", key != "depth", not _numeric(source, key)))
     y = choice.y or ranked.pop(0)
     x = choice.x or next(key for key in ranked if key != y)
@@ -204,7 +207,7 @@ def _numeric(source: Source, key: str) -> bool:
 
 
 def _map_facets(source: Source, others: Sequence[str]) -> tuple[str, ...]:
-    """As many of the other axes as panels allow, the label first, then those with few values."""
+    """Return the other axes that fit into panels: the label first, then axes with few values."""
     chosen: list[str] = []
     panels = 1
     for key in sorted(others, key=lambda key: (key != LABEL, len(source.values(key)))):

@@ -1,13 +1,10 @@
-"""What a figure shows, as numbers and words: lines or a map, in panels. It is drawn in figures and mapfigure.
-
-How many lines are spread over the panels of a figure.
-"""
+"""The data of figures: charts of lines and maps of squares, in panels; and the layout of lines over panels."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -23,24 +20,29 @@ from normexp.schemes.network_config import Value
 if TYPE_CHECKING:
     import pandas as pd
 
-
 LABELS = 14
-"""Lines in a panel at most."""
+"""Maximum number of lines in a panel."""
 COMFORT = 6
-"""Lines in a panel that are easily told apart: where panels allow it, there are no more."""
+"""Number of lines in a panel that are easy to distinguish; used where the number of panels allows it."""
 PANELS = 12
-"""Panels in a figure at most."""
+"""Maximum number of panels in a figure."""
 COLUMNS = 4
-"""Panels side by side at most, where two keys span rows and columns."""
+"""Maximum number of panels side by side if two keys span rows and columns."""
+LINEAR, LOG, LOSS, SHARE, NAMES = "linear", "log", "loss", "share", "names"
+"""Scales of an axis. `loss` is linear up to a bend above the unigram loss, `share` spans 0 to 1, `names` has words."""
+SENSITIVITY = ("sensitivity", "sensitivity_values", "no_sensitivity")
+"""Columns of a figure's data: S in nats, the number of values it covers, and the reason if there is no S."""
+TRAINING = "training"
+"""The series that is drawn thin, behind the others."""
 
 Texts = dict[str, str]
-"""Label and axes of a line, as text; `post/pre` where one run answers several points."""
+"""The label and the axis values of a line as text; values are joined (`post/pre`) if one run answers several points."""
 Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed(Generic[Item]):
-    """An item in its panel; `keys` are what tells its line from the others, `label` says so in words."""
+    """An item in its panel. `keys` hold the values that distinguish its line from others, and `label` is their text."""
 
     panel: str
     label: str
@@ -50,7 +52,7 @@ class Placed(Generic[Item]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout(Generic[Item]):
-    """Items, panel by panel. `columns` is set where two keys span rows and columns; `omitted` ones had no place."""
+    """Items in order of their panels. `columns` is set if two keys span rows and columns; `omitted` counts the rest."""
 
     placed: Sequence[Placed[Item]]
     columns: int | None
@@ -60,77 +62,76 @@ class Layout(Generic[Item]):
 def place(
     items: Sequence[tuple[Texts, Item]], facets: Sequence[str] | None = None, *, panels: int = PANELS
 ) -> Layout[Item]:
-    """As few panels as hold their lines in comfort, or those that `facets` tell apart; the rest is left out.
+    """Distribute items over panels: by `facets`, or else over the fewest panels that keep lines distinguishable.
 
-    Every item has the same keys. A line is named by those that tell lines of any panel of its label apart, so that it
-    has one name, and one colour, in all of them.
+    Items that do not fit are omitted. All items have the same keys. A line is named by the keys that distinguish lines
+    in any panel of its label, so that it has the same name and colour in all panels.
     """
     if not items:
         return Layout(placed=(), columns=None, omitted=0)
     varying = [key for key in items[0][0] if len({texts[key] for texts, _ in items}) > 1]
     if facets is None:
-        facets = _facets([texts for texts, _ in items], varying, panels)
+        facets = _choose_facets([texts for texts, _ in items], varying, panels)
     facets = [key for key in facets if key in varying]
-    found: dict[tuple[str, ...], list[tuple[Texts, Item]]] = {}
+    items_by_panel: dict[tuple[str, ...], list[tuple[Texts, Item]]] = {}
     for texts, item in items:
-        found.setdefault(tuple(texts[key] for key in facets), []).append((texts, item))
-    ordered = _ordered(found)
+        items_by_panel.setdefault(tuple(texts[key] for key in facets), []).append((texts, item))
+    ordered = _ordered(items_by_panel)
     rest = [key for key in varying if key not in facets]
-    told: dict[str, set[str]] = {}
-    for lines in found.values():
-        told.setdefault(lines[0][0].get(LABEL, ""), set()).update(_telling(lines, rest))
+    distinguishing: dict[str, set[str]] = {}
+    for lines in items_by_panel.values():
+        distinguishing.setdefault(lines[0][0].get(LABEL, ""), set()).update(_differing(lines, rest))
     placed: list[Placed[Item]] = []
     for panel in ordered[:panels]:
         name = values_text(dict(zip(facets, panel, strict=True)))
-        lines = found[panel]
-        keys = told[lines[0][0].get(LABEL, "")]
+        lines = items_by_panel[panel]
+        keys = distinguishing[lines[0][0].get(LABEL, "")]
         placed += _lines_of_panel(name, lines, [key for key in rest if key in keys] or rest)
     return Layout(placed=placed, columns=_columns(facets, ordered[:panels]), omitted=len(items) - len(placed))
 
 
-def _ordered(found: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Key by key, in the order in which each key's texts first come."""
-    panels = list(found)
+def _ordered(panels: Collection[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Sort panels key by key, in the order in which each text first appears."""
     ranks = [list(dict.fromkeys(texts)) for texts in zip(*panels, strict=True)]
     return sorted(panels, key=lambda panel: [rank.index(text) for rank, text in zip(ranks, panel, strict=True)])
 
 
-def _telling(lines: Sequence[tuple[Texts, Item]], keys: Sequence[str]) -> set[str]:
-    """The keys in which lines differ."""
+def _differing(lines: Sequence[tuple[Texts, Item]], keys: Sequence[str]) -> set[str]:
+    """Return the keys in which lines differ."""
     return {key for key in keys if len({texts[key] for texts, _ in lines}) > 1}
 
 
 def _columns(facets: Sequence[str], panels: Sequence[tuple[str, ...]]) -> int | None:
-    """As many as the second of two keys has values, where every combination is there."""
+    """Return the number of values of the second of two facets if every combination has a panel, else None."""
     if len(facets) != 2:
         return None
-    rows, columns = ({panel[place] for panel in panels} for place in (0, 1))
+    rows, columns = ({panel[index] for panel in panels} for index in (0, 1))
     full = len(panels) == len(rows) * len(columns)
     return len(columns) if full and 1 < len(columns) <= COLUMNS else None
 
 
-def _lines_of_panel(panel: str, found: Sequence[tuple[Texts, Item]], keys: Sequence[str]) -> list[Placed[Item]]:
+def _lines_of_panel(panel: str, items: Sequence[tuple[Texts, Item]], keys: Sequence[str]) -> list[Placed[Item]]:
     lines = []
-    for texts, item in found:
+    for texts, item in items:
         named = {key: texts[key] for key in keys}
         lines.append(Placed(panel=panel, label=values_text(named), keys=named, item=item))
     labels = list(dict.fromkeys(line.label for line in lines))[:LABELS]
     return [line for line in lines if line.label in labels]
 
 
-def _facets(items: Sequence[Texts], varying: Sequence[str], panels: int) -> Sequence[str]:
-    """The keys that tell panels apart: the fewest panels that hold their lines, and no `post/pre` panel if possible.
+def _choose_facets(items: Sequence[Texts], varying: Sequence[str], panels: int) -> Sequence[str]:
+    """Return the keys that define the panels: the fewest panels that hold their lines, avoiding joined panel names.
 
-    Lines that would be alone in their panels stand together as long as one panel holds them: so they compare.
-    What a user has put under different labels stands in different panels.
+    Lines that would each be alone in a panel share one if it can hold them, so that they can be compared. Different
+    labels always have different panels.
     """
     distinct = {tuple(texts[key] for key in varying) for texts in items}
 
     def cost(keys: tuple[str, ...]) -> tuple[bool, bool, bool, int, int, bool]:
-        places = [varying.index(key) for key in keys]
+        indices = [varying.index(key) for key in keys]
         counts: dict[tuple[str, ...], int] = {}
         for texts in distinct:
-            panel = tuple(texts[place] for place in places)
+            panel = tuple(texts[index] for index in indices)
             counts[panel] = counts.get(panel, 0) + 1
         merged = any("/" in text for panel in counts for text in panel)
         most = max(counts.values())
@@ -141,19 +142,11 @@ def _facets(items: Sequence[Texts], varying: Sequence[str], panels: int) -> Sequ
     return min((keys for keys in choices if ("label" in keys) == ("label" in varying)), key=cost)
 
 
-LINEAR, LOG, LOSS, SHARE, NAMES = "linear", "log", "loss", "share", "names"
-"""Scales of an axis: `loss` is linear up to a bend above the guess, `share` goes from 0 to 1, `names` has words."""
-SENSITIVITY = ("sensitivity", "sensitivity_values", "no_sensitivity")
-"""Columns of a figure's data: S in nats, over how many values, and why there is none."""
-TRAINING = "training"
-"""The series that is drawn thin, behind the others."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """`key` names it in data, `label` in the figure, with its unit. `names` are the labels of its `values`, in order.
+    """An axis: `key` is its name in the data, `label` its name and unit in the figure, `names` label its `values`.
 
-    Panels whose y axes are equal share it: a `group` of its own keeps one apart.
+    Panels with equal y axes share them; different `group` values keep them separate.
     """
 
     key: str
@@ -166,10 +159,9 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spot:
-    """What a line has at one x: `middle` is the median, infinite where half of the runs or more are; NaN: unknown.
+    """The values of a line at one x. `middle` is the median: infinite if it is not finite, NaN if there are no values.
 
-    `low` and `high` are the lowest and the highest finite value, None where there is none; `dead` of `runs` ended
-    non-finite.
+    `low` and `high` are the lowest and the highest finite value, or None. `nonfinite` of the `runs` became non-finite.
     """
 
     x: Value
@@ -177,29 +169,29 @@ class Spot:
     low: float | None
     high: float | None
     runs: int
-    dead: int = 0
+    nonfinite: int = 0
 
     @classmethod
-    def of(cls, x: Value, values: Iterable[float], *, alive: bool = False) -> Spot:
-        """Of one value a run, not finite for a dead one; with `alive`, `middle` is the median of the others alone."""
-        found = list(values)
-        finite = [value for value in found if math.isfinite(value)]
-        counted = finite if alive else [value if math.isfinite(value) else math.inf for value in found]
+    def of(cls, x: Value, values: Iterable[float], *, finite_only: bool = False) -> Spot:
+        """Summarize one value per run. With `finite_only`, the median leaves out non-finite values."""
+        by_run = list(values)
+        finite = [value for value in by_run if math.isfinite(value)]
+        counted = finite if finite_only else [value if math.isfinite(value) else math.inf for value in by_run]
         return cls(
             x=x,
             middle=statistics.median(counted) if counted else math.nan,
             low=min(finite, default=None),
             high=max(finite, default=None),
-            runs=len(found),
-            dead=len(found) - len(finite),
+            runs=len(by_run),
+            nonfinite=len(by_run) - len(finite),
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """Where a run went non-finite, or (`outcome` another) where one ended that came to no rest.
+    """A mark where a run became non-finite, or (for another `outcome`) where a diverged or unsettled run ended.
 
-    Over layers, `x` is the layer, and `text` how many of the line's runs became non-finite there, empty for all.
+    In figures by layer, `x` is the layer, and `text` the share of runs that became non-finite there, empty for all.
     """
 
     x: float
@@ -210,8 +202,10 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A line of a panel. `keys` tell it from those beside it, and `label` says so in words; `series` is which of its
-    measurements it is. `sensitivity` stands in the legend."""
+    """A line of a panel. `keys` and their text `label` distinguish it from others; `series` names the measurement.
+
+    `sensitivity` is shown in the legend.
+    """
 
     panel: str
     label: str
@@ -225,9 +219,9 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """Lines by panel. `axes` are the y axes of panels whose axis is not `y`; `columns` panels stand side by side.
+    """Lines by panel. `axes` holds the y axes of panels whose axis is not `y`; `columns` panels are side by side.
 
-    `notes` say what the reader must know beyond that: what is left out, what is pooled.
+    `notes` tell the reader what is left out or pooled.
     """
 
     title: str
@@ -240,14 +234,14 @@ class Chart:
 
     @property
     def data(self) -> pd.DataFrame:
-        """One row a spot; inf and nan are written out."""
+        """One row per spot. Infinity and NaN are written out."""
         rows = []
         for line in self.lines:
-            about = {"panel": line.panel, "line": line.label, "series": line.series}
-            told = {} if line.sensitivity is None else _sensitivity_cells(line.sensitivity)
+            shared = {"panel": line.panel, "line": line.label, "series": line.series}
+            shared |= {} if line.sensitivity is None else _sensitivity_columns(line.sensitivity)
             for spot in line.spots:
-                row: dict[str, Any] = {**about, **told, self.x.key: spot.x}
-                row |= {"runs": spot.runs, "nonfinite": spot.dead}
+                row: dict[str, Any] = {**shared, self.x.key: spot.x}
+                row |= {"runs": spot.runs, "nonfinite": spot.nonfinite}
                 row |= {"median": repr(float(spot.middle)), "lowest": _text(spot.low), "highest": _text(spot.high)}
                 rows.append(row)
         series = ["series"] if any(line.series for line in self.lines) else []
@@ -258,8 +252,10 @@ class Chart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Square:
-    """The runs at one place of a map: how many came to what (outcome, status or pending), and the median learned
-    fraction of the done ones, the dead as 0; None where none is done."""
+    """The runs at one position of a map: their number by outcome, status or `pending`, and a median.
+
+    `fraction` is the median learned fraction of the done runs, 0 for non-finite ones; None if no run is done.
+    """
 
     panel: str
     x: str
@@ -269,18 +265,18 @@ class Square:
 
     @property
     def runs(self) -> int:
-        """All of them."""
+        """The number of runs."""
         return sum(self.counts.values())
 
     @property
     def learned(self) -> int:
-        """Those that learned."""
+        """The number of runs that learned."""
         return self.counts.get(Outcome.LEARNED, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Map:
-    """Squares by panel, over two axes of names; `by_fraction`: coloured by learned fraction, else by outcome."""
+    """Squares by panel, over two axes of names, coloured by learned fraction (`by_fraction`) or by outcome."""
 
     title: str
     x: Axis
@@ -292,7 +288,7 @@ class Map:
 
     @property
     def data(self) -> pd.DataFrame:
-        """One row a square, with a count for each word that any square has."""
+        """One row per square, with a count for each outcome or status that occurs in the map."""
         words = list(dict.fromkeys(word for square in self.squares for word in square.counts))
         ordered = [*(word.value for word in Outcome if word in words), *(w for w in words if w not in [*Outcome])]
         xs, ys = (dict(zip(axis.names, map(as_typed, axis.values), strict=True)) for axis in (self.x, self.y))
@@ -304,12 +300,12 @@ class Map:
             for square in self.squares
         )
         counts = [f"{word}_runs" for word in ordered]
-        places = [f"x_{self.x.key}", f"y_{self.y.key}"]
-        return frame(rows, ["panel", *places, "runs", *counts, "median_learned_fraction"])
+        positions = [f"x_{self.x.key}", f"y_{self.y.key}"]
+        return frame(rows, ["panel", *positions, "runs", *counts, "median_learned_fraction"])
 
 
 def names_axis(key: str, values: Iterable[Value], labels: Labels) -> Axis:
-    """An axis of the words of these values: numbers in rising order, anything else as it comes."""
+    """Return an axis of names for these values: numbers ascending, other values in order of appearance."""
     distinct = list(dict.fromkeys(values))
     if all(is_number(value) for value in distinct):
         distinct.sort(key=float)
@@ -318,7 +314,7 @@ def names_axis(key: str, values: Iterable[Value], labels: Labels) -> Axis:
 
 
 def value_axis(key: str, values: Sequence[Value], labels: Labels) -> Axis:
-    """An axis for these values: logarithmic where positive numbers span more than a decade, of names for words."""
+    """Return an axis for these values: names for words, logarithmic for positive numbers over more than a decade."""
     if not all(is_number(value) for value in values):
         return names_axis(key, values, labels)
     numbers = [float(value) for value in values]
@@ -328,13 +324,13 @@ def value_axis(key: str, values: Sequence[Value], labels: Labels) -> Axis:
 
 
 def label_of(key: str) -> str:
-    """A key as the name of an axis."""
+    """Return the label of the axis of a key."""
     return {"lr": "learning rate", "depth": "depth (blocks)", "warmup": "warm-up (steps)"}.get(key, key)
 
 
-def _sensitivity_cells(found: Sensitivity) -> dict[str, Any]:
-    count = str(found.count) if found.by_seed else ""
-    return dict(zip(SENSITIVITY, (_text(found.mean), count, found.reason), strict=True))
+def _sensitivity_columns(sensitivity: Sensitivity) -> dict[str, Any]:
+    count = str(sensitivity.count) if sensitivity.by_seed else ""
+    return dict(zip(SENSITIVITY, (_text(sensitivity.mean), count, sensitivity.reason), strict=True))
 
 
 def _text(number: float | None) -> str | None:

@@ -1,4 +1,4 @@
-"""Figures, drawn from their data; the data is computed apart."""
+"""Draw figures from data that was computed before."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 __all__ = ["draw", "draw_layer_signal", "images", "render"]
 
 LAYER_HEIGHT = 0.3
-"""Of a panel over its width: they stand one above the other, each with its legend beside it."""
+"""Height of a panel over its width. The panels are stacked, with the legends beside them."""
 
 
-def draw(made: Chart | Map, look: Look | None = None) -> Figure:
-    """A figure of any kind; without a look, as in a report: light, a page wide."""
+def draw(data: Chart | Map, look: Look | None = None) -> Figure:
+    """Draw a chart or a map. The default look is that of reports: light, full width."""
     look = look or Look()
-    return draw_map(made, look) if isinstance(made, Map) else draw_chart(made, look)
+    return draw_map(data, look) if isinstance(data, Map) else draw_chart(data, look)
 
 
 def images(charts: Sequence[Chart | Map]) -> list[dict[str, bytes]]:
@@ -77,7 +77,10 @@ def _send(sender: Connection, charts: Sequence[Chart | Map]) -> None:
 
 
 def draw_layer_signal(signal: LayerSignal, look: Look | None = None) -> Figure:
-    """Stream RMS by layer, one panel a network: before training, later in blue, on the way down in orange, dashed."""
+    """Draw the RMS of the residual stream by layer, one panel per network.
+
+    Lines of training are blue, and those of the last steps before a run became non-finite orange and dashed.
+    """
     look = look or Look()
     panels: dict[str, list[LayerLine]] = {}
     for line in signal.lines:
@@ -91,14 +94,14 @@ def draw_layer_signal(signal: LayerSignal, look: Look | None = None) -> Figure:
             ax.plot(list(finite), list(finite.values()), **style)
         if name in signal.deaths:
             _mark_death(ax, signal.deaths[name], style["color"], look)
-        ax.set(xlabel=f"layer (0: embedding; {head}: what enters the head)", ylabel="RMS", yscale="log")
+        ax.set(xlabel=f"layer (0: embedding; {head}: LM head input)", ylabel="RMS", yscale="log")
         ax.xaxis.set_major_locator(MaxNLocator(8, integer=True))
         ax.yaxis.set_major_formatter(PLAIN_NUMBERS)
         ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
 
     cross = Line2D([], [], color=look.theme.grey, **look.cross)
     handles = {"first non-finite layer": cross} if signal.deaths else {}
-    rim = look.cross_points if signal.deaths else 0.0
+    margin = look.cross_points if signal.deaths else 0.0
     return panel_grid(
         look,
         signal.title,
@@ -106,13 +109,13 @@ def draw_layer_signal(signal: LayerSignal, look: Look | None = None) -> Figure:
         draw_panel,
         handles=handles,
         columns=1,
-        rim=lambda name: rim,
+        top_margin=lambda name: margin,
         height=LAYER_HEIGHT,
     )
 
 
 def _mark_death(ax: Axes, death: Death, color: Any, look: Look) -> None:
-    """A cross above the first non-finite layer, with what became non-finite there, and when."""
+    """Draw a cross above the first non-finite layer, labelled with the fault, the layer and the step."""
     ax.plot([death.layer], [1.0], color=color, transform=ax.get_xaxis_transform(), **ON_TOP, **look.cross)
     beside: dict[str, Any] = {"textcoords": "offset points", "va": "center", "size": look.small, "color": color}
     on_the_left = death.layer > sum(ax.get_xlim()) / 2

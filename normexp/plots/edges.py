@@ -1,4 +1,4 @@
-"""Borders drawn: a line a cell, where it learns as a bar, each value that was run as a mark; and the files of all."""
+"""Draw stability limits: one line per cell, a bar where it learns, and a mark at each value that was run."""
 
 from __future__ import annotations
 
@@ -11,12 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from normexp.analysis.edge_tables import (
-    ends,
-    labels_of,
-    name_of,
-    number_text,
-)
+from normexp.analysis.edge_tables import ends, labels_of, name_of, number_text
 from normexp.analysis.stability_edges import Edge, Finding, Question, Share
 from normexp.config.labels import Labels, plural
 from normexp.plots.panels import wrapped
@@ -28,19 +23,19 @@ if TYPE_CHECKING:
 MOST_CELLS = 40
 CELL_INCHES = 0.34
 NAME_SHARE = 0.26
-"""Of the width, for the names of the cells."""
+"""The share of the width that the names of cells may take."""
 
 
 def draw(title: str, question: Question, edges: Sequence[Edge], look: Look | None = None) -> Figure:
-    """A line a cell (the first `MOST_CELLS`), in order from the top; k/n at the ends of each border."""
+    """Draw one line per cell for the first `MOST_CELLS` cells, with k/n seeds at both ends of each border."""
     look = look or Look()
     drawn, rest = edges[:MOST_CELLS], max(0, len(edges) - MOST_CELLS)
     headline = title + (f" ({plural(rest, 'cell')} not drawn)" if rest else "")
     labels = labels_of(edges, [question.span.low, question.span.high])
     names = [wrapped(name_of(edge, labels), look.letters(look.width.inches * NAME_SHARE, look.small)) for edge in drawn]
-    taken = sum(max(1, name.count("\n") + 1, len(ends(edge))) for name, edge in zip(names, drawn, strict=True))
+    rows = sum(max(1, name.count("\n") + 1, len(ends(edge))) for name, edge in zip(names, drawn, strict=True))
     with mpl.rc_context(look.style):
-        figure = Figure(figsize=(look.width.inches, 1.1 + CELL_INCHES * taken), layout="constrained")
+        figure = Figure(figsize=(look.width.inches, 1.1 + CELL_INCHES * rows), layout="constrained")
         figure.suptitle(wrapped(headline, look.letters(look.width.inches, look.width.points * 1.2)))
         ax = figure.subplots()
         marks = _marks(look)
@@ -62,7 +57,7 @@ def draw(title: str, question: Question, edges: Sequence[Edge], look: Look | Non
 
 
 def _marks(look: Look) -> dict[bool | None, dict[str, Any]]:
-    """How a value that was run is marked, by its verdict."""
+    """Return the style of a mark by its verdict."""
     learns, fails, *_ = look.theme.colors
     size = look.width.points * 0.7
     shared = {"linestyle": "none", "markeredgecolor": look.theme.ground, "markeredgewidth": 0.4}
@@ -98,8 +93,14 @@ def _draw_cell(ax: Axes, line: int, edge: Edge, question: Question, look: Look, 
         height = points * (0.55 if up else -0.55)
         ax.annotate(f"{share.learned}/{share.seeds}", (share.value, line), (shift, height), **where)
     beside: dict[str, Any] = {"textcoords": "offset points", "va": "center", "size": look.small}
-    told = _told(edge, labels)
-    ax.annotate(told, (1.0, line), (8, 0), xycoords=("axes fraction", "data"), annotation_clip=False, **beside)
+    ax.annotate(
+        _limits_text(edge, labels),
+        (1.0, line),
+        (8, 0),
+        xycoords=("axes fraction", "data"),
+        annotation_clip=False,
+        **beside,
+    )
 
 
 def _between(look: Look) -> dict[str, Any]:
@@ -107,9 +108,10 @@ def _between(look: Look) -> dict[str, Any]:
 
 
 def _counted(edge: Edge) -> list[tuple[Share, str, bool]]:
-    """The marks that have k/n beside them: on which side it ends, and whether above.
+    """Return the marks labelled with k/n, the alignment of each label, and whether it is above the line.
 
-    Each on the outer side of its bracket, and those of a second one below, so that none meet however narrow it is.
+    Labels are on the outer side of their bracket, and those of a second bracket below the line, so that they do not
+    overlap however narrow the bracket is.
     """
     if not edge.borders:
         return [(share, "center", True) for share in dict.fromkeys((*edge.shares[:1], *edge.shares[-1:]))]
@@ -120,15 +122,15 @@ def _counted(edge: Edge) -> list[tuple[Share, str, bool]]:
     ]
 
 
-def _told(edge: Edge, labels: Labels) -> str:
-    """`up to 0.003, not 0.005`, a line a border."""
+def _limits_text(edge: Edge, labels: Labels) -> str:
+    """Return the limits of a cell, one per line: `up to 0.003, not 0.005`."""
     if edge.finding in (Finding.EVERYWHERE, Finding.NOWHERE):
         return "at every value run" if edge.finding is Finding.EVERYWHERE else "at no value run"
-    told = [
+    limits = [
         f"{kind} {number_text(good.value, labels)}, not {number_text(bad.value, labels)}"
         for kind, good, bad in ends(edge)
     ]
-    return "\n".join(told) or "open"
+    return "\n".join(limits) or "open"
 
 
 def _handles(
@@ -137,11 +139,11 @@ def _handles(
     shares = [share for edge in drawn for share in edge.shares]
     names = {
         True: f"learns (k/n: at least {question.needed} of {plural(len(question.seeds), 'seed')})",
-        False: "does not",
+        False: "does not learn",
         None: "no verdict",
     }
     shown = [verdict for verdict in marks if any(share.verdict is verdict for share in shares)]
     handles = {names[verdict]: Line2D([], [], **marks[verdict]) for verdict in shown}
     if any(edge.borders for edge in drawn):
-        handles["between them: a border, not run"] = Line2D([], [], **_between(look))
+        handles["limit in between (not run)"] = Line2D([], [], **_between(look))
     return handles

@@ -1,4 +1,4 @@
-"""The kinds of figures of a sweep: what each shows, its data, and for which sweeps a report has it."""
+"""The kinds of figures of a sweep: their data, their options, and the sweeps whose reports include them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from normexp.plots.runs import loss_curves, signal, speed
 from normexp.schemes.network_config import Value
 
 FEW = 12
-"""Cells up to which a report draws their layers: every one has its line."""
+"""A report has a figure of layers only for sweeps of at most this many cells: each has its own line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A row: `file` names its files, `title` stands above it in documents, `help` says more; `data` computes it.
+    """A kind of figure: the name of its files, its title in reports, its help text, and the function for its data.
 
-    `x` tells whether it takes an axis for x, `ys` what it takes for y: names of measures, None for any axis. `fits`
-    decides whether a report has it.
+    `x` says whether the option --x applies, and `ys` holds the values of --y: names of measures, or None for any axis.
+    `fits` decides whether the report of a sweep includes it.
     """
 
     file: str
@@ -40,15 +40,15 @@ def _varies(plan: Plan, key: str, least: int = 2) -> bool:
 
 
 def _two_axes(plan: Plan) -> bool:
-    """Of one grid: under several labels, each has axes of its own, which one pair does not fit."""
+    """Return whether a map fits. It does not for several labels, which may have different axes."""
     if len({point.label for point in plan.points}) > 1:
         return False
     varying = [axis for axis in plan.cell_axes if _varies(plan, axis)]
-    return len(varying) > 1 and any(_is_scanned(plan, axis) for axis in varying)
+    return len(varying) > 1 and any(_is_swept_number(plan, axis) for axis in varying)
 
 
-def _is_scanned(plan: Plan, axis: str) -> bool:
-    """A number with more values than two."""
+def _is_swept_number(plan: Plan, axis: str) -> bool:
+    """Return whether an axis has at least three values, all of them numbers."""
     values: list[Value] = [point.values[axis] for point in plan.points]
     return _varies(plan, axis, 3) and all(map(is_number, values))
 
@@ -62,7 +62,7 @@ KINDS: Mapping[str, Kind] = {
     "curves": Kind(
         file="curves",
         title="Losses by step",
-        help="loss by step, with seed bands and a cross where a run died",
+        help="loss by step, with bands over seeds and a cross where a run became non-finite",
         data=loss_curves,
         fits=lambda plan: True,
         x=False,
@@ -78,7 +78,7 @@ KINDS: Mapping[str, Kind] = {
     "map": Kind(
         file="outcome_map",
         title="Outcomes by two axes",
-        help="outcomes over two axes, k of n learned in each square",
+        help="outcomes over two axes, with the number of runs that learned in each square",
         data=outcome_map,
         fits=_two_axes,
         ys=None,
@@ -93,7 +93,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "signal": Kind(
         file="signal",
-        title="Layers at the start and at the end",
+        title="Activations and gradients by layer",
         help="activation and gradient by layer, before training and at the end",
         data=signal,
         fits=_few_cells,
@@ -107,49 +107,46 @@ KINDS: Mapping[str, Kind] = {
         fits=lambda plan: False,
     ),
 }
-"""Name to kind. A report never has times: the same runs must give the same files."""
-
-
-OTHER_TITLES = {"layer_signal": "RMS by layer", "edge": "Where it ceases to learn"}
-"""Of figures that collapse and edge draw, by their files."""
+"""Kinds by name. Reports leave out times, so that the same runs give the same files."""
+OTHER_TITLES = {"layer_signal": "RMS by layer", "edge": "Stability limit"}
+"""Titles of the figures of `normexp collapse` and `normexp edge`, by file name."""
 
 
 def title_of(file: str) -> str:
-    """What stands above a figure's file in documents."""
+    """Return the title of a figure in reports, by the name of its file."""
     titles = OTHER_TITLES | {kind.file: kind.title for kind in KINDS.values()}
     return titles.get(file, file.replace("_", " "))
 
 
 def kind_of(name: str) -> Kind:
-    """The kind of this name. Raises UserError that lists them."""
+    """Return the kind of this name. Raises UserError with a list of all kinds if there is none."""
     if name not in KINDS:
-        raise UserError(
-            f"--kind {name}: no such figure; there are:", *(f"  {one}: {row.help}" for one, row in KINDS.items())
-        )
+        kinds = [f"  {known}: {kind.help}" for known, kind in KINDS.items()]
+        raise UserError(f"--kind {name}: unknown kind of figure; choose one of:", *kinds)
     return KINDS[name]
 
 
 def compute(name: str, source: Source, choice: Choice) -> Chart | Map:
-    """A figure's data. Raises UserError where the kind has no such option, or an axis does not vary."""
+    """Return the data of a figure. Raises UserError if an option does not apply to it, or an axis does not vary."""
     kind = kind_of(name)
     complaints = []
     if choice.x and not kind.x:
-        complaints.append(f"--x {choice.x}: the x axis of {name} is fixed: leave it out, or choose --facet")
+        complaints.append(f"--x {choice.x}: the x axis of {name} is fixed: remove --x, or use --facet")
     if choice.y and kind.ys is not None and choice.y not in kind.ys:
-        there = f"choose {' or '.join(kind.ys)}" if kind.ys else "leave it out"
-        complaints.append(f"--y {choice.y}: no y axis of {name}: {there}")
+        advice = f"choose {' or '.join(kind.ys)}" if kind.ys else "remove --y"
+        complaints.append(f"--y {choice.y}: {name} has no such y axis: {advice}")
     if choice.by_fraction and kind.ys is not None:
-        complaints.append(f"--color: {name} has no colour for outcomes: leave it out, or choose --kind map")
+        complaints.append(f"--color: {name} does not colour outcomes: remove --color, or use --kind map")
     if complaints:
         raise UserError(*complaints)
     return kind.data(source, choice)
 
 
 def fitting(source: Source) -> Iterator[tuple[str, Kind, Chart | Map]]:
-    """The figures that a sweep's report has, computed: name, kind and data."""
+    """Yield the name, kind and data of each figure in the report of a sweep."""
     for name, kind in KINDS.items():
         if kind.fits(source.plan):
             try:
                 yield name, kind, kind.data(source, Choice())
-            except UserError:  # nothing to draw yet
+            except UserError:  # there is no data yet
                 continue

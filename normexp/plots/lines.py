@@ -1,13 +1,12 @@
-"""A chart, drawn: lines with bands, and every run that died.
+"""Draw a chart: lines with bands over seeds, axes with readable ticks, and crosses for non-finite runs.
 
-The axes of a chart: scales, limits, and ticks that have room.
-
-Crosses above a panel, where no value is drawn: each line that died at a value has its own.
+The crosses are above the panel, since these runs have no value to draw.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -30,22 +29,25 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-
 NAMED_TICKS = 7
-"""Up to so many values of an axis are its ticks."""
+"""An axis with at most this many values has a tick at each of them."""
 SLANT = 35
-"""Degrees of words that have not the room to stand level."""
+"""Rotation in degrees of tick labels that do not fit horizontally."""
 COUNTED = ("step", "layer")
-"""Axes of so many values that ticks stand at round ones."""
+"""Axes with so many values that ticks are at round numbers."""
+NAMED_DEATHS = 4
+"""The crosses of a single panel are labelled with their step if there are at most this many."""
+SHOWN_PANELS = 4
+"""The legend shows the sensitivity of each panel for at most this many panels, and otherwise its range."""
 
 
 def place(axis: Axis, x: Value) -> float:
-    """A value on an x axis."""
+    """Return the coordinate of a value on an x axis."""
     return float(axis.values.index(x)) if axis.scale == NAMES else float(x)
 
 
 def set_x(ax: Axes, chart: Chart, look: Look, panel_points: float) -> None:
-    """Scale, limits and ticks: the values themselves where they are few."""
+    """Set the scale, the limits and the ticks of the x axis; few values are ticks themselves."""
     axis = chart.x
     if axis.scale == NAMES:
         _set_names(ax, axis, look, panel_points)
@@ -61,11 +63,11 @@ def set_x(ax: Axes, chart: Chart, look: Look, panel_points: float) -> None:
     else:
         room = 0.05 * (values[-1] - values[0] or 1)
         ax.set_xlim(values[0] - room, values[-1] + room)
-    known = dict(zip(map(float, axis.values), axis.names, strict=True))
-    texts = [known.get(value, exact_text(value)) for value in values]
-    few = len(values) <= NAMED_TICKS and _fit(texts, look, panel_points)
-    within_decade = axis.scale == LOG and values[-1] < 10 * values[0]  # where no tick of a power of ten need stand
-    if axis.key not in COUNTED and (few or within_decade):
+    name_by_value = dict(zip(map(float, axis.values), axis.names, strict=True))
+    texts = [name_by_value.get(value, exact_text(value)) for value in values]
+    all_fit = len(values) <= NAMED_TICKS and _fit(texts, look, panel_points)
+    within_decade = axis.scale == LOG and values[-1] < 10 * values[0]  # may contain no power of ten
+    if axis.key not in COUNTED and (all_fit or within_decade):
         ax.set_xticks(values, _with_room(ax, values, texts, look, panel_points))
         ax.xaxis.set_minor_locator(NullLocator())
     elif axis.scale == LOG:
@@ -83,7 +85,7 @@ def _set_names(ax: Axes, axis: Axis, look: Look, panel_points: float) -> None:
 
 
 def name_ticks(ax: Axes, places: Sequence[float], names: Sequence[str], look: Look, panel_points: float) -> None:
-    """Words along x, aslant where they have not the room."""
+    """Set names as ticks on the x axis, slanted if they do not fit horizontally."""
     ax.set_xticks(places, [shown(name) for name in names])
     if len(names) * max(map(len, names), default=0) * look.small * 0.6 > panel_points:
         ax.tick_params(axis="x", labelrotation=SLANT)
@@ -92,16 +94,16 @@ def name_ticks(ax: Axes, places: Sequence[float], names: Sequence[str], look: Lo
 
 
 def _fit(texts: Sequence[str], look: Look, panel_points: float) -> bool:
-    """Whether ticks, about evenly spread, leave room between them."""
+    """Return whether evenly spaced tick labels fit."""
     return len(texts) * (max(map(len, texts)) + 1) * look.small * 0.55 < panel_points
 
 
 def _with_room(
     ax: Axes, values: Sequence[float], texts: Sequence[str], look: Look, panel_points: float
 ) -> Sequence[str]:
-    """The texts of ticks, empty where one would overlap the last, or another before it."""
-    low, high, *places = ax.transScale.transform([(value, 1.0) for value in (*ax.get_xlim(), *values)])[:, 0]
-    centers = [float((place - low) / (high - low)) * panel_points for place in places]
+    """Return the tick labels, replacing those that would overlap the last or a previous one by empty texts."""
+    low, high, *positions = ax.transScale.transform([(value, 1.0) for value in (*ax.get_xlim(), *values)])[:, 0]
+    centers = [float((position - low) / (high - low)) * panel_points for position in positions]
     halves = [(len(text) + 1) * look.small * 0.275 for text in texts]
     kept: list[int] = []
     last = len(texts) - 1
@@ -113,7 +115,7 @@ def _with_room(
 
 
 def set_y(ax: Axes, axis: Axis, chart: Chart) -> None:
-    """Scale and numbers; that of losses is set by LossAxis."""
+    """Set the scale and tick format of the y axis, except for losses: see `LossAxis`."""
     if axis.scale == SHARE:
         ax.set_ylim(-0.04, 1.04)
     elif axis.scale == LOG:
@@ -126,12 +128,12 @@ def set_y(ax: Axes, axis: Axis, chart: Chart) -> None:
 
 
 Cross = tuple[float, str, str]
-"""Its place along x, its colour, and how many of how many died, empty for all."""
+"""The x coordinate, the colour, and the share of runs that became non-finite, empty for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rim:
-    """Crosses that stand side by side at a value, in several rows where there is no room."""
+class DivergenceMarkers:
+    """Crosses above a panel, side by side at each value, in several rows if they do not fit into one."""
 
     crosses: Sequence[Cross]
     step_points: float
@@ -139,8 +141,8 @@ class Rim:
     look: Look
 
     @classmethod
-    def of(cls, crosses: Sequence[Cross], room_points: float, look: Look) -> Rim:
-        """`room_points` is the room that a value has along x."""
+    def of(cls, crosses: Sequence[Cross], room_points: float, look: Look) -> DivergenceMarkers:
+        """Arrange crosses. `room_points` is the width available for each value."""
         size = look.width.points * 0.8
         wide = size + 1 if not any(share for *_, share in crosses) else max(size + 1, look.small * 1.7)
         per_row = max(1, int(room_points / wide))
@@ -148,29 +150,28 @@ class Rim:
 
     @property
     def shares(self) -> bool:
-        """Whether a cross says how many."""
+        """Whether any cross is labelled with a share."""
         return any(share for *_, share in self.crosses)
 
     @property
     def row_points(self) -> float:
-        """Height of a row: of a cross, and of what stands above it."""
+        """Height of a row in points, including labels."""
         return self.look.width.points * 0.95 + (self.look.small * 1.05 if self.shares else 0)
 
     @property
     def height(self) -> float:
-        """Points above the panel."""
-        places = [x for x, *_ in self.crosses]
-        most = max((places.count(x) for x in places), default=0)
+        """Height of all rows in points."""
+        most = max(Counter(x for x, *_ in self.crosses).values(), default=0)
         return -(-most // self.per_row) * self.row_points
 
     def draw(self, ax: Axes) -> None:
-        """Each cross above its value."""
-        by_place: dict[float, list[Cross]] = {}
+        """Draw each cross above its value."""
+        by_x: dict[float, list[Cross]] = {}
         for cross in self.crosses:
-            by_place.setdefault(cross[0], []).append(cross)
-        for found in by_place.values():
-            for start in range(0, len(found), self.per_row):
-                row = found[start : start + self.per_row]
+            by_x.setdefault(cross[0], []).append(cross)
+        for crosses in by_x.values():
+            for start in range(0, len(crosses), self.per_row):
+                row = crosses[start : start + self.per_row]
                 for index, cross in enumerate(row):
                     right = (index - (len(row) - 1) / 2) * self.step_points
                     self._draw_cross(ax, cross, right, start // self.per_row * self.row_points)
@@ -190,19 +191,13 @@ class Rim:
             )
 
 
-NAMED_DEATHS = 4
-"""Up to so many crosses of a panel that is alone have their step beside them."""
-TOLD_PANELS = 4
-"""Up to so many panels have each its sensitivity in the legend; of more, the range is told."""
-
-
 def draw_chart(chart: Chart, look: Look) -> Figure:
-    """Every line in its panel, the legend and the notes below."""
+    """Draw every line in its panel, and the legend and the notes below."""
     return _Drawing(chart, look).figure()
 
 
 class _Drawing:
-    """One chart on its way to a figure."""
+    """Draws one chart."""
 
     def __init__(self, chart: Chart, look: Look) -> None:
         self.chart, self.look = chart, look
@@ -216,48 +211,48 @@ class _Drawing:
         self.last_column |= set(self.panels) if across == 1 else set()
 
     def figure(self) -> Figure:
-        """Drawn."""
+        """Return the figure."""
         chart = self.chart
-        rims = {panel: self.rim(panel) for panel in self.panels}
+        markers = {panel: self.markers(panel) for panel in self.panels}
         return panel_grid(
             self.look,
             chart.title,
             self.panels,
-            lambda ax, panel: self.draw(ax, panel, rims[panel]),
-            handles=self.handles(rims.values()),
+            lambda ax, panel: self.draw(ax, panel, markers[panel]),
+            handles=self.handles(markers.values()),
             notes=chart.notes,
             columns=chart.columns,
             y_group=lambda panel: chart.axes.get(panel, chart.y),
-            rim=lambda panel: rims[panel].height,
+            top_margin=lambda panel: markers[panel].height,
         )
 
-    def rim(self, panel: str) -> Rim:
-        """The crosses above a panel: of a scan, at each value; of layers, at the recorded first non-finite one."""
+    def markers(self, panel: str) -> DivergenceMarkers:
+        """Return the crosses above a panel: at each x with non-finite runs, or at the first non-finite layers."""
         lines = self.by_panel[panel]
         if self.chart.x.key == "layer":
-            found = [
+            crosses = [
                 (self.place(mark.x), self.styles[line.label]["color"], mark.text)
                 for line in lines
                 for mark in line.marks
             ]
         elif self.chart.x.key == "step":
-            found = []
+            crosses = []
         else:
-            found = [
+            crosses = [
                 (self.place(spot.x), self.styles[line.label]["color"], _share(spot))
                 for line in lines
                 for spot in line.spots
-                if spot.dead
+                if spot.nonfinite
             ]
         values = {spot.x for line in self.chart.lines for spot in line.spots}
-        return Rim.of(found, self.panel_points / max(1, len(values)), self.look)
+        return DivergenceMarkers.of(crosses, self.panel_points / max(1, len(values)), self.look)
 
     def place(self, x: Value) -> float:
-        """A value on the x axis."""
+        """Return the coordinate of a value on the x axis."""
         return place(self.chart.x, x)
 
-    def draw(self, ax: Axes, panel: str, rim: Rim) -> None:
-        """One panel."""
+    def draw(self, ax: Axes, panel: str, markers: DivergenceMarkers) -> None:
+        """Draw one panel."""
         lines, axis = self.by_panel.get(panel, []), self.chart.axes.get(panel, self.chart.y)
         ax.set(xlabel=self.chart.x.label, ylabel=axis.label)
         ax.grid(axis="y", color=self.look.theme.grey, alpha=0.18, linewidth=0.5)
@@ -268,7 +263,7 @@ class _Drawing:
         for line in lines:
             shift = (labels.index(line.label) - (len(labels) - 1) / 2) * 0.7 / max(1, len(labels))
             self.draw_line(ax, line, self.styles[line.label], shift)
-        if self.chart.x.key != "layer":  # whose marks stand above the panel
+        if self.chart.x.key != "layer":  # marks of layers are above the panel
             deaths = [mark for line in lines for mark in line.marks if mark.text]
             named = len(self.panels) == 1 and len(deaths) <= NAMED_DEATHS
             for line in lines:
@@ -278,10 +273,10 @@ class _Drawing:
             grey, last = self.look.theme.grey, panel in self.last_column
             mark_references(ax, references, color=grey, size=self.look.small, named=last)
             self.losses.apply(ax, color=grey, size=self.look.small, named=last)
-        rim.draw(ax)
+        markers.draw(ax)
 
     def draw_line(self, ax: Axes, line: Line, style: Style, shift: float) -> None:
-        """Medians, the band from lowest to highest, hollow where only those that survived have a value."""
+        """Draw medians and a min–max band, and hollow marks where the median is infinite but some runs are finite."""
         xs = [self.place(spot.x) for spot in line.spots]
         middle = [spot.middle if math.isfinite(spot.middle) else math.nan for spot in line.spots]
         bands = [_band(spot) for spot in line.spots]
@@ -299,16 +294,16 @@ class _Drawing:
         if banded and (line.series == TRAINING or not self.trained(line.panel)):
             ax.fill_between(xs, low, high, color=style["color"], alpha=self.look.theme.band, linewidth=0)
         if line.series != TRAINING and self.chart.x.key not in ("step", "layer"):
-            left = [(x, end) for x, spot in zip(xs, line.spots, strict=True) for end in _survivors(spot)]
+            finite = [(x, loss) for x, spot in zip(xs, line.spots, strict=True) for loss in _finite_ends(spot)]
             hollow = {**style, "linestyle": "none", "markerfacecolor": self.look.theme.ground}
-            ax.plot([x for x, _ in left], [end for _, end in left], **hollow)
+            ax.plot([x for x, _ in finite], [loss for _, loss in finite], **hollow)
 
     def trained(self, panel: str) -> bool:
-        """Whether a panel has training losses with a band of their own."""
+        """Return whether a panel has training losses, which have their own band."""
         return any(line.series == TRAINING and line.spots for line in self.by_panel[panel])
 
     def draw_bars(self, ax: Axes, xs: Sequence[float], spots: Sequence[Spot], style: Style) -> None:
-        """Where the places are words there is nothing between them: a bar from lowest to highest at each."""
+        """Draw a min–max bar at each name: there is nothing between names to connect."""
         for x, spot in zip(xs, spots, strict=True):
             if spot.low is None or spot.high is None:
                 continue
@@ -318,7 +313,7 @@ class _Drawing:
             ax.plot([x], [middle], **{**style, "linestyle": "none", "markerfacecolor": filled})
 
     def draw_marks(self, ax: Axes, line: Line, *, named: bool) -> None:
-        """Crosses where runs died, triangles where others ended."""
+        """Draw crosses where runs became non-finite, and triangles where diverged and unsettled runs ended."""
         color = self.styles[line.label]["color"]
         for mark in line.marks:
             ax.plot([mark.x], [mark.y], color=color, **self.mark(mark.outcome), **ON_TOP)
@@ -328,66 +323,68 @@ class _Drawing:
                 ax.annotate(shown(mark.text), (mark.x, mark.y), (5, 5), bbox=box, **where)
 
     def mark(self, outcome: Outcome) -> dict[str, Any]:
-        """The look of a mark."""
+        """Return the style of a mark."""
         if outcome == Outcome.NONFINITE:
             return self.look.cross
         size = self.look.cross["markersize"]
         return {"marker": "^", "markersize": size, "markerfacecolor": "none", "linestyle": "none"}
 
-    def handles(self, rims: Iterable[Rim]) -> dict[str, Artist]:
-        """What the legend has: the lines, then what else is drawn."""
+    def handles(self, markers: Iterable[DivergenceMarkers]) -> dict[str, Artist]:
+        """Return the legend entries: the lines, then the bands and marks that are drawn."""
         chart, grey = self.chart, self.look.theme.grey
         bars = chart.x.scale == NAMES
-        found: dict[str, Artist] = {
+        entries: dict[str, Artist] = {
             label + self.sensitivity_text(label): Line2D([], [], **(style | ({"linestyle": "none"} if bars else {})))
             for label, style in self.styles.items()
             if label or self.sensitivity_text(label)
         }
         if any(line.series for line in chart.lines):
-            found["training"] = Line2D([], [], color=grey, linewidth=0.8, alpha=0.6)
-            found["validation"] = Line2D([], [], color=grey, marker="o", markersize=3)
+            entries["training"] = Line2D([], [], color=grey, linewidth=0.8, alpha=0.6)
+            entries["validation"] = Line2D([], [], color=grey, marker="o", markersize=3)
         spots = [spot for line in chart.lines for spot in line.spots]
         if any(spot.low is not None and spot.high is not None and spot.low < spot.high for spot in spots):
             band = Line2D([], [], color=grey, linewidth=1.2) if bars else Patch(color=grey, alpha=0.25, linewidth=0)
-            found["lowest to highest"] = band
-        if chart.x.key not in ("step", "layer") and any(_survivors(spot) for spot in spots):
+            entries["min–max"] = band
+        if chart.x.key not in ("step", "layer") and any(_finite_ends(spot) for spot in spots):
             hollow: dict[str, Any] = {"markerfacecolor": self.look.theme.ground, "linestyle": "none"}
-            found["survivors, where half or more died"] = Line2D([], [], color=grey, marker="o", markersize=3, **hollow)
-        self.handle_marks(found, [rim for rim in rims if rim.crosses])
-        return found
+            entries["finite runs, where half or more are not"] = Line2D(
+                [], [], color=grey, marker="o", markersize=3, **hollow
+            )
+        self.add_mark_handles(entries, [panel_markers for panel_markers in markers if panel_markers.crosses])
+        return entries
 
-    def handle_marks(self, found: dict[str, Artist], rims: Sequence[Rim]) -> None:
-        """Those of the marks that are drawn."""
+    def add_mark_handles(self, entries: dict[str, Artist], markers: Sequence[DivergenceMarkers]) -> None:
+        """Add the legend entries of the marks that are drawn."""
         layers = self.chart.x.key == "layer"
         outcomes = {mark.outcome for line in self.chart.lines for mark in line.marks if not layers}
         handle = partial(Line2D, [], [], color=self.look.theme.grey)
         if Outcome.NONFINITE in outcomes:
-            found["first non-finite step"] = handle(**self.mark(Outcome.NONFINITE))
+            entries["first non-finite step"] = handle(**self.mark(Outcome.NONFINITE))
         if outcomes - {Outcome.NONFINITE}:
-            found["diverged or unsettled"] = handle(**self.mark(Outcome.DIVERGED))
-        if rims:
-            told = " (k/n: k of n runs, else all)" if any(rim.shares for rim in rims) else ""
-            found[f"{'first non-finite layer' if layers else 'non-finite'}{told}"] = handle(
-                **self.mark(Outcome.NONFINITE)
-            )
+            entries["diverged or unsettled"] = handle(**self.mark(Outcome.DIVERGED))
+        if markers:
+            name = "first non-finite layer" if layers else "non-finite"
+            name += " (k/n: k of n runs, otherwise all)" if any(marker.shares for marker in markers) else ""
+            entries[name] = handle(**self.mark(Outcome.NONFINITE))
 
     def sensitivity_text(self, label: str) -> str:
-        """` (S 0.31)`; where there are several panels, each number with its own: ` (S 0.64 [warmup 0], — [warmup 9])`.
+        """Return S for the legend: ` (S 0.31)`, or by panel ` (S 0.64 [warmup 0], — [warmup 9])`.
 
-        Of more panels than a legend has room for, the range, and how many have a number.
+        For many panels, it is the range of S and the number of panels that have it.
         """
-        found = {line.panel: line.sensitivity for line in self.chart.lines if line.label == label and line.sensitivity}
-        if not found:
+        by_panel = {line.panel: line.sensitivity for line in self.chart.lines if line.label == label}
+        known = {panel: sensitivity for panel, sensitivity in by_panel.items() if sensitivity}
+        if not known:
             return ""
-        means = [one.mean for one in found.values() if one.mean is not None]
+        means = [sensitivity.mean for sensitivity in known.values() if sensitivity.mean is not None]
         if not means or len(self.panels) == 1:
-            told = _mean_text(means[0] if means else None)
-        elif len(found) <= TOLD_PANELS:
-            told = ", ".join(f"{_mean_text(one.mean)} [{panel}]" for panel, one in found.items())
+            text = _mean_text(means[0] if means else None)
+        elif len(known) <= SHOWN_PANELS:
+            text = ", ".join(f"{_mean_text(sensitivity.mean)} [{panel}]" for panel, sensitivity in known.items())
         else:
             ends = " to ".join(dict.fromkeys(map(_mean_text, (min(means), max(means)))))
-            told = f"{ends} in {len(means)} of {plural(len(found), 'panel')}"
-        return f"{' ' if label else ''}(S {told})"
+            text = f"{ends} in {len(means)} of {plural(len(known), 'panel')}"
+        return f"{' ' if label else ''}(S {text})"
 
 
 def _mean_text(mean: float | None) -> str:
@@ -401,19 +398,19 @@ def _loss_axis(chart: Chart) -> LossAxis:
 
 
 def _share(spot: Spot) -> str:
-    """`2/3`; empty where all runs died."""
-    return f"{spot.dead}/{spot.runs}" if spot.dead < spot.runs else ""
+    """Return the share of non-finite runs, `2/3`; empty for all."""
+    return f"{spot.nonfinite}/{spot.runs}" if spot.nonfinite < spot.runs else ""
 
 
 def _band(spot: Spot) -> tuple[float, float]:
-    """Its ends; NaN where the median is not finite, beside which a band would have no middle."""
+    """Return the ends of the band, NaN if the median is not finite."""
     if spot.low is None or spot.high is None or not math.isfinite(spot.middle):
         return math.nan, math.nan
     return spot.low, spot.high
 
 
-def _survivors(spot: Spot) -> list[float]:
-    """Ends of what the survivors have where the median is infinite."""
+def _finite_ends(spot: Spot) -> list[float]:
+    """Return the lowest and the highest finite value if the median is not finite."""
     if math.isfinite(spot.middle) or spot.low is None or spot.high is None:
         return []
     return list(dict.fromkeys((spot.low, spot.high)))

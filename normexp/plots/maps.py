@@ -1,4 +1,4 @@
-"""A map, drawn: a square for each place, in it what its runs came to."""
+"""Draw a map: one square per combination of two axes, coloured by the outcomes of its runs."""
 
 from __future__ import annotations
 
@@ -24,50 +24,50 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ORDER = (*Outcome, *FAILED, PENDING)
-"""From left to right in a square."""
+"""Order of the strips in a square, from left to right."""
 SIGNS: Mapping[str, str] = {
     Outcome.PLATEAU: "_",
     Outcome.UNSETTLED: "v",
     Outcome.DIVERGED: "^",
     Outcome.NONFINITE: "X",
 }
-"""Markers that tell outcomes apart in grey; a square without one learned."""
+"""Markers that distinguish outcomes without colour. A square without a marker learned."""
 NAMES = {Outcome.NONFINITE: "non-finite"}
 RAMP = (0.0, 1.0)
 LIGHT_FROM = 0.45
-"""Luminance from which on what stands on a colour is black."""
+"""Text is black on colours of at least this luminance."""
 ROW_INCHES = 0.3
 
 
-def draw_map(made: Map, look: Look) -> Figure:
-    """Squares by panel; y rises upwards where it is of numbers."""
-    panels = list(dict.fromkeys(square.panel for square in made.squares)) or [""]
-    across = columns_of(len(panels), look, made.columns)
+def draw_map(data: Map, look: Look) -> Figure:
+    """Draw the squares of each panel. A y axis of numbers increases upwards."""
+    panels = list(dict.fromkeys(square.panel for square in data.squares)) or [""]
+    across = columns_of(len(panels), look, data.columns)
     inches = look.width.inches / across
-    margin = max(map(len, made.y.names)) * look.small * 0.55 / 72 + 0.45
-    square_points = (inches - margin) / len(made.x.names) * 72
-    height = min(1.1, max(0.4, (len(made.y.names) * ROW_INCHES + 0.2) / inches))
+    margin = max(map(len, data.y.names)) * look.small * 0.55 / 72 + 0.45
+    square_points = (inches - margin) / len(data.x.names) * 72
+    height = min(1.1, max(0.4, (len(data.y.names) * ROW_INCHES + 0.2) / inches))
     named = square_points > look.small * 2
 
     def draw(ax: Axes, panel: str) -> None:
-        _axes(ax, made, look, square_points)
-        for square in made.squares:
+        _axes(ax, data, look, square_points)
+        for square in data.squares:
             if square.panel == panel:
-                _draw_square(ax, made, square, look, named=named, seam=look.small * 1.2 / square_points)
+                _draw_square(ax, data, square, look, named=named, seam=look.small * 1.2 / square_points)
 
-    notes = ["in a square: k/n, k of n runs learned"] if named else []
-    notes += ["colour: the median over its runs, of which those that died have 0"] if made.by_fraction else []
+    notes = ["k/n in a square: k of n runs learned"] if named else []
+    notes += ["colour: median learned fraction over runs; non-finite runs count as 0"] if data.by_fraction else []
     figure = panel_grid(
         look,
-        made.title,
+        data.title,
         panels,
         draw,
-        handles=_handles(made, look),
-        notes=(*notes, *made.notes),
-        columns=made.columns,
+        handles=_handles(data, look),
+        notes=(*notes, *data.notes),
+        columns=data.columns,
         height=height,
     )
-    if made.by_fraction:
+    if data.by_fraction:
         shades = ScalarMappable(Normalize(*RAMP), _ramp(look))
         with mpl.rc_context(look.style):
             bar = figure.colorbar(shades, ax=[ax for ax in figure.axes if ax.axison], pad=0.02, aspect=30)
@@ -76,36 +76,36 @@ def draw_map(made: Map, look: Look) -> Figure:
     return figure
 
 
-def _axes(ax: Axes, made: Map, look: Look, square_points: float) -> None:
-    columns, rows = len(made.x.names), len(made.y.names)
-    ax.set(xlabel=made.x.label, ylabel=made.y.label, xlim=(0, columns), ylim=_upwards(made, rows))
-    name_ticks(ax, [place + 0.5 for place in range(columns)], made.x.names, look, square_points * columns)
-    ax.set_yticks([place + 0.5 for place in range(rows)], [shown(name) for name in made.y.names])
+def _axes(ax: Axes, data: Map, look: Look, square_points: float) -> None:
+    columns, rows = len(data.x.names), len(data.y.names)
+    ax.set(xlabel=data.x.label, ylabel=data.y.label, xlim=(0, columns), ylim=_upwards(data, rows))
+    name_ticks(ax, [index + 0.5 for index in range(columns)], data.x.names, look, square_points * columns)
+    ax.set_yticks([index + 0.5 for index in range(rows)], [shown(name) for name in data.y.names])
     ax.tick_params(length=0)
     ax.spines[["left", "bottom"]].set_visible(False)
 
 
-def _upwards(made: Map, rows: int) -> tuple[float, float]:
+def _upwards(data: Map, rows: int) -> tuple[float, float]:
     try:
-        [float(name) for name in made.y.names]
+        [float(name) for name in data.y.names]
     except ValueError:
         return rows, 0
     return 0, rows
 
 
-def _draw_square(ax: Axes, made: Map, square: Square, look: Look, *, named: bool, seam: float) -> None:
-    """Strips as wide as their share of the runs; or one colour, with crosses for the dead.
+def _draw_square(ax: Axes, data: Map, square: Square, look: Look, *, named: bool, seam: float) -> None:
+    """Draw a square as strips, each as wide as its outcome's share of the runs; or in one colour, by learned fraction.
 
-    What is written has a ground of its own where a seam is nearer to the middle than `seam`.
+    The text gets a background if a border between strips is nearer to the middle than `seam`.
     """
-    left, low = made.x.names.index(square.x), made.y.names.index(square.y)
+    left, low = data.x.names.index(square.x), data.y.names.index(square.y)
     done = sum(square.counts.get(word, 0) for word in Outcome)
     start, fills = float(left), []
     words = [word for word in ORDER if square.counts.get(word)]
     for word in words:
         share = square.counts[word] / square.runs
         fill = look.theme.outcomes[word]
-        if made.by_fraction and word in [*Outcome]:
+        if data.by_fraction and word in [*Outcome]:
             assert square.fraction is not None
             fill = _hex(_ramp(look)(square.fraction))
         _strip(ax, (start, low), share, fill, look, hatched=word not in [*Outcome])
@@ -115,10 +115,10 @@ def _draw_square(ax: Axes, made: Map, square: Square, look: Look, *, named: bool
     ax.add_patch(Rectangle((left, low), 1, 1, facecolor="none", zorder=3, **edge))
     upright = ax.get_ylim()[1] > ax.get_ylim()[0]
     for begin, share, fill, word in fills:
-        if word in SIGNS and (not made.by_fraction or word == Outcome.NONFINITE):
+        if word in SIGNS and (not data.by_fraction or word == Outcome.NONFINITE):
             height = 0.24 if upright else 0.76
-            place = (begin + share / 2, low + (height if named else 0.5))
-            ax.plot(*[[at] for at in place], **_sign(word, look, _on(fill)), zorder=4)
+            position = (begin + share / 2, low + (height if named else 0.5))
+            ax.plot(*[[coordinate] for coordinate in position], **_sign(word, look, _on(fill)), zorder=4)
     if named and done:
         _, _, fill, _ = fills[0] if len(fills) == 1 else _under(fills, left)
         middle = low + ((0.62 if upright else 0.38) if any(word in SIGNS for word in words) else 0.5)
@@ -136,7 +136,7 @@ def _strip(ax: Axes, at: tuple[float, float], share: float, fill: str, look: Loo
 
 
 def _under(fills: Sequence[tuple[float, float, str, str]], left: float) -> tuple[float, float, str, str]:
-    """The strip below the middle."""
+    """Return the strip in the middle of the square."""
     return next(fill for fill in fills if fill[0] + fill[1] >= left + 0.5)
 
 
@@ -146,22 +146,22 @@ def _sign(word: str, look: Look, color: str) -> dict[str, Any]:
     return {"marker": SIGNS[word], "markersize": size, "color": color, "linestyle": "none", **edge}
 
 
-def _handles(made: Map, look: Look) -> dict[str, Any]:
-    words = [word for word in ORDER if any(square.counts.get(word) for square in made.squares)]
-    found: dict[str, Any] = {}
+def _handles(data: Map, look: Look) -> dict[str, Any]:
+    words = [word for word in ORDER if any(square.counts.get(word) for square in data.squares)]
+    handles: dict[str, Any] = {}
     for word in words:
         name = NAMES.get(word, str(word))
         ended = word in [*Outcome]
-        if made.by_fraction and ended:
+        if data.by_fraction and ended:
             if word == Outcome.NONFINITE:
-                found[name] = Line2D([], [], **_sign(word, look, look.theme.ink))
+                handles[name] = Line2D([], [], **_sign(word, look, look.theme.ink))
         elif word in SIGNS:
             fill = look.theme.outcomes[word]
-            found[name] = (Patch(facecolor=fill, linewidth=0), Line2D([], [], **_sign(word, look, _on(fill))))
+            handles[name] = (Patch(facecolor=fill, linewidth=0), Line2D([], [], **_sign(word, look, _on(fill))))
         else:
             pattern: dict[str, Any] = {} if ended else {"hatch": "////", "edgecolor": look.theme.grey}
-            found[name] = Patch(facecolor=look.theme.outcomes[word], linewidth=0, **pattern)
-    return found
+            handles[name] = Patch(facecolor=look.theme.outcomes[word], linewidth=0, **pattern)
+    return handles
 
 
 def _ramp(look: Look) -> ListedColormap:
@@ -171,7 +171,7 @@ def _ramp(look: Look) -> ListedColormap:
 
 
 def _on(fill: str) -> str:
-    """Black or white, whichever is seen on a colour."""
+    """Return black or white, whichever is readable on a colour."""
     red, green, blue = to_rgb(fill)
     return "#000000" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > LIGHT_FROM else "#FFFFFF"
 

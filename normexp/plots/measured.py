@@ -1,7 +1,4 @@
-"""A benchmark of norms, drawn: ratios to LayerNorm by shape.
-
-Networks as they were measured, drawn: a panel a quantity, its value by layer, a line a network.
-"""
+"""Draw the figures of `normexp probe` (quantities by layer) and of `normexp bench` (time relative to LayerNorm)."""
 
 from __future__ import annotations
 
@@ -23,17 +20,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-
 DECADES = 20
-"""Ratio of largest to smallest value from which on a panel's axis is logarithmic."""
+"""A panel's axis is logarithmic if its largest value is at least this many times its smallest."""
 LINEAR = ("token_cosine", "attention_entropy")
-"""Quantities within bounds, whose axis never is."""
+"""Bounded quantities, whose axis is always linear."""
+TITLE = "Time of RMSNorm relative to LayerNorm"
+FINE = 10
+"""Below this ratio of its ends, the axis of ratios has ticks between powers of two."""
 
 
 def draw_probe(title: str, shown: Sequence[Profile], look: Look | None = None) -> Figure:
-    """Medians over seeds with a band from lowest to highest; a cross at the first layer that is not finite.
+    """Draw medians over seeds with a min–max band, and a cross at the first non-finite layer.
 
-    What networks have at one layer alone is left out where there is anything else.
+    Quantities measured at a single layer are left out, unless there are no others.
     """
     shown = [profile for profile in shown if any(len(values) > 1 for values in profile.networks.values())] or shown
     look = look or Look()
@@ -50,12 +49,12 @@ def draw_probe(title: str, shown: Sequence[Profile], look: Look | None = None) -
 
     handles = {network: Line2D([], [], **style) for network, style in styles.items()}
     spreads = [spread for profile in shown for values in profile.networks.values() for spread in values.values()]
-    lost = not all(math.isfinite(spread.middle) for spread in spreads)
-    if lost:
-        handles["first layer that is not finite"] = Line2D([], [], color=look.theme.grey, **look.cross)
-    rim = look.cross_points if lost else 0.0
+    nonfinite = not all(math.isfinite(spread.middle) for spread in spreads)
+    if nonfinite:
+        handles["first non-finite layer"] = Line2D([], [], color=look.theme.grey, **look.cross)
+    margin = look.cross_points if nonfinite else 0.0
     return panel_grid(
-        look, title, list(profiles), panel, handles=handles, y_group=lambda name: name, rim=lambda name: rim
+        look, title, list(profiles), panel, handles=handles, y_group=lambda name: name, top_margin=lambda name: margin
     )
 
 
@@ -66,14 +65,14 @@ def _draw_line(ax: Axes, values: Mapping[int, Spread], style: Style, look: Look,
     if any(spread.low < spread.high for spread in banded.values()):
         lows, highs = [s.low for s in banded.values()], [s.high for s in banded.values()]
         ax.fill_between(list(banded), lows, highs, color=style["color"], alpha=look.theme.band, linewidth=0)
-    lost = [layer for layer, spread in values.items() if not math.isfinite(spread.middle)]
-    if lost:
-        first = max(lost) if backward else min(lost)
+    nonfinite = [layer for layer, spread in values.items() if not math.isfinite(spread.middle)]
+    if nonfinite:
+        first = max(nonfinite) if backward else min(nonfinite)
         ax.plot([first], [1.0], color=style["color"], transform=ax.get_xaxis_transform(), **ON_TOP, **look.cross)
 
 
 def _scale(ax: Axes, profile: Profile) -> None:
-    """Logarithmic where the medians span decades; with a linear stretch below the smallest where some are 0."""
+    """Use a logarithmic axis if the medians span decades, with a linear part near 0 if some medians are 0."""
     medians = [spread.middle for values in profile.networks.values() for spread in values.values()]
     finite = [value for value in medians if math.isfinite(value)]
     positive = [value for value in finite if value > 0]
@@ -89,21 +88,16 @@ def _scale(ax: Axes, profile: Profile) -> None:
     ax.yaxis.set_major_formatter(PLAIN_NUMBERS)
 
 
-TITLE = "Time of RMSNorm relative to LayerNorm"
-FINE = 10
-"""Below this ratio of its ends the axis of ratios has ticks between powers of two."""
-
-
 def draw_bench(rows: Sequence[Timing], look: Look | None = None) -> Figure:
-    """Ratio to LayerNorm by shape, forward in one panel and with backward in another; bars: 10th to 90th percentile.
+    """Draw the time ratio to LayerNorm by shape: one panel for forward, one for forward and backward.
 
-    A norm has its colour, a number of threads its marker.
+    Bars span the 10th to 90th percentile. Colours distinguish norms, markers numbers of threads.
     """
     look = look or Look()
     shapes, lines = series(rows)
     threads = list(dict.fromkeys(line.threads for line in lines))
     styles = _styles(list(dict.fromkeys(line.norm for line in lines)), threads, look)
-    places = {key: (index - (len(styles) - 1) / 2) * 0.7 / len(styles) for index, key in enumerate(styles)}
+    offsets = {key: (index - (len(styles) - 1) / 2) * 0.7 / len(styles) for index, key in enumerate(styles)}
     ends = [1.0, *(end for line in lines for _, row in line.points for end in (row.ratio_p10, row.ratio_p90))]
     panels = list(dict.fromkeys(line.panel for line in lines))
     panel_points = look.width.inches / columns_of(len(panels), look, None) * 72 * 0.8
@@ -111,9 +105,9 @@ def draw_bench(rows: Sequence[Timing], look: Look | None = None) -> Figure:
     def panel(ax: Axes, name: str) -> None:
         for line in lines:
             if line.panel == name:
-                _draw_series(ax, line, places[line.norm, line.threads], styles[line.norm, line.threads])
+                _draw_series(ax, line, offsets[line.norm, line.threads], styles[line.norm, line.threads])
         ax.axhline(1, color=look.theme.grey, linewidth=0.8, linestyle=(0, (1, 2)), zorder=0)
-        ax.set(xlabel="shape", ylabel="time / LayerNorm's", xlim=(-0.5, len(shapes) - 0.5))
+        ax.set(xlabel="shape", ylabel="time relative to LayerNorm", xlim=(-0.5, len(shapes) - 0.5))
         name_ticks(ax, range(len(shapes)), shapes, look, panel_points)
         _ratio_axis(ax, min(ends) / 1.1, max(ends) * 1.1)
 
@@ -140,11 +134,11 @@ def _styles(norms: Sequence[str], threads: Sequence[int], look: Look) -> dict[tu
 
 
 def _draw_series(ax: Axes, line: Series, shift: float, style: dict[str, Any]) -> None:
-    places = [place + shift for place, _ in line.points]
+    xs = [x + shift for x, _ in line.points]
     middle = [row.ratio for _, row in line.points]
     below = [row.ratio - row.ratio_p10 for _, row in line.points]
     above = [row.ratio_p90 - row.ratio for _, row in line.points]
-    ax.errorbar(places, middle, yerr=[below, above], elinewidth=1.1, **style)
+    ax.errorbar(xs, middle, yerr=[below, above], elinewidth=1.1, **style)
 
 
 def _ratio_axis(ax: Axes, low: float, high: float) -> None:

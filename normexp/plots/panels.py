@@ -1,4 +1,4 @@
-"""Panels side by side, with shared axes, the legend and the notes below them, and nothing cut off."""
+"""Lay out panels in a grid with shared axes, and the legend and notes below them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SMALLEST, LARGEST = 1.15, 3.4
-"""Height of a panel in inches."""
+"""Minimum and maximum height of a panel in inches."""
 FLAT, SQUARE = 0.52, 0.8
-"""Height of a panel over its width: of one alone, of one among others."""
+"""Height of a panel over its width: for a single panel, and for one of several."""
 LINE = 1.35
-"""Height of a line of text over its font size."""
+"""Height of a line of text relative to its font size."""
 
 
 def wrapped(text: str, letters: int) -> str:
-    """User text as it may be drawn, in lines of so many letters; its own new lines are kept."""
+    """Wrap user text into lines of at most this many letters; existing line breaks are kept."""
     lines = shown(text).split("\n")
     return "\n".join("\n".join(textwrap.wrap(line, letters, break_long_words=True)) or line for line in lines)
 
@@ -36,7 +36,7 @@ def _lines(text: str) -> int:
 
 
 def columns_of(count: int, look: Look, wanted: int | None) -> int:
-    """Panels side by side: as wanted if the width allows it, else few enough to be readable."""
+    """Return the number of panels side by side: `wanted` if the width allows it, else a readable number."""
     most = look.width.columns
     if wanted is not None and wanted <= most:
         return wanted
@@ -55,24 +55,25 @@ def panel_grid(
     notes: Sequence[str] = (),
     columns: int | None = None,
     y_group: Callable[[str], Hashable] = lambda panel: "",
-    rim: Callable[[str], float] = lambda panel: 0.0,
+    top_margin: Callable[[str], float] = lambda panel: 0.0,
     height: float | None = None,
 ) -> Figure:
-    """A figure of these panels, in order. Panels of one y group share their y axis.
+    """Return a figure of these panels, in order. Panels with the same y group share their y axis.
 
-    `rim`: room above a panel, in points. `height`: of a panel over its width; by default one that suits lines.
+    `top_margin` gives the room above a panel in points. `height` is the height of a panel over its width; the default
+    suits line charts.
     """
     across = columns_of(max(1, len(panels)), look, columns)
     rows = max(1, math.ceil(len(panels) / across))
     panel_width, panel_height = _panel_inches(look, across, height)
-    rims = [max(map(rim, panels[row * across : (row + 1) * across]), default=0.0) for row in range(rows)]
+    margins = [max(map(top_margin, panels[row * across : (row + 1) * across]), default=0.0) for row in range(rows)]
     points = look.width.points
     headline = wrapped(title, look.letters(look.width.inches, points * 1.2))
     names = [wrapped(panel, look.letters(panel_width * 0.78, points)) for panel in panels] or [""]
     name_lines = max(map(_lines, names))
     legend, legend_lines = _legend(look, handles, notes)
     text_points = _lines(headline) * points * 1.2 + legend_lines * look.small * 1.15
-    inches = rows * (panel_height + name_lines * points * LINE / 72) + (sum(rims) + text_points * LINE) / 72 + 0.15
+    inches = rows * (panel_height + name_lines * points * LINE / 72) + (sum(margins) + text_points * LINE) / 72 + 0.15
     with mpl.rc_context(look.style):
         layout = ConstrainedLayoutEngine(w_pad=0.03, h_pad=0.04, wspace=0.02, hspace=0.03)
         figure = Figure(figsize=(look.width.inches, inches), layout=layout)
@@ -81,12 +82,12 @@ def panel_grid(
         axes = list(figure.subplots(rows, across, squeeze=False).flat)
         _share(axes, panels, y_group)
         for index, (ax, panel, name) in enumerate(zip(axes, panels, names, strict=False)):
-            ax.set_title(name, pad=4 + rims[index // across])
+            ax.set_title(name, pad=4 + margins[index // across])
             draw(ax, panel)
         _outer_only(axes, panels, across, y_group)
         if legend:
-            shown = legend.pop("handles"), legend.pop("labels")  # by place: as keywords they may not be empty
-            figure.legend(*shown, **legend).get_title().set_multialignment("center")
+            entries = legend.pop("handles"), legend.pop("labels")  # positional: keywords must not be empty
+            figure.legend(*entries, **legend).get_title().set_multialignment("center")
     return figure
 
 
@@ -108,7 +109,7 @@ def _share(axes: Sequence[Axes], panels: Sequence[str], y_group: Callable[[str],
 
 
 def _outer_only(axes: Sequence[Axes], panels: Sequence[str], across: int, y_group: Callable[[str], Hashable]) -> None:
-    """Numbers and names of axes where no neighbour has the same; places without a panel are empty."""
+    """Remove tick labels and axis names that a neighbour repeats, and the axes of empty grid positions."""
     for index, ax in enumerate(axes):
         if index >= len(panels):
             ax.set_axis_off() if index else None
@@ -124,7 +125,7 @@ def _outer_only(axes: Sequence[Axes], panels: Sequence[str], across: int, y_grou
 
 
 def _legend(look: Look, handles: Mapping[str, Any], notes: Sequence[str]) -> tuple[dict[str, Any], int]:
-    """What `Figure.legend` is given, empty where there is nothing to tell, and the lines that it takes."""
+    """Return the arguments of `Figure.legend` (empty without handles and notes), and its height in lines."""
     if not handles and not notes:
         return {}, 0
     inches, small = look.width.inches, look.small
@@ -132,16 +133,16 @@ def _legend(look: Look, handles: Mapping[str, Any], notes: Sequence[str]) -> tup
     longest = max((len(line) for name in names for line in name.split("\n")), default=1)
     across = max(1, min(len(names), int(look.letters(inches, small) / (longest + 7))))
     rows = math.ceil(len(names) / across)
-    told = "\n".join(wrapped(note, look.letters(inches * 0.96, small)) for note in notes)
-    place: Any = "outside lower center"
-    lines = rows * max(map(_lines, names), default=0) + _lines(told)
+    note_text = "\n".join(wrapped(note, look.letters(inches * 0.96, small)) for note in notes)
+    location: Any = "outside lower center"
+    lines = rows * max(map(_lines, names), default=0) + _lines(note_text)
     return {
         "handles": list(handles.values()),
         "labels": names,
-        "loc": place,
+        "loc": location,
         "ncols": across,
         "frameon": False,
-        "title": told or None,
+        "title": note_text or None,
         "handlelength": 2.6,
         "columnspacing": 1.4,
         "labelspacing": 0.35,

@@ -1,8 +1,6 @@
-"""What all figures have in common: dashes and markers, the axis of losses, and rendering to bytes.
+"""The style of figures: themes, widths, line styles, the axis of losses, and rendering to bytes.
 
-How a figure looks: its theme, light or dark, and its width, that of a column or of a page.
-
-How lines are told apart: by colour, and by marker and dash, so that it reads in grey.
+Lines differ by marker and dash as well as by colour, so that figures are readable in grey.
 """
 
 from __future__ import annotations
@@ -27,13 +25,42 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+Style = dict[str, Any]
+SEVERAL = 3
+"""At least this many numbers are coloured by a ramp from low to high."""
+DASHES = ("-", "--", "-.", ":")
+MARKERS = ("o", "s", "^", "D", "v")
+ON_TOP: Any = {"clip_on": False, "zorder": 5}
+"""Style of marks at the edge of a panel."""
+PNG_COLORS = 256
+FORMATS = ("svg", "png")
+STYLE: Any = {
+    "svg.hashsalt": "normexp",
+    "font.size": 9.0,
+    "axes.titlesize": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "text.parse_math": False,
+}
+BESIDE: Any = {"xytext": (3, 0), "textcoords": "offset points", "va": "center"}
+PLAIN_NUMBERS = FuncFormatter(lambda number, _: f"{number:g}")
+LARGEST = 1e100
+"""Larger losses are drawn at this value: axes cannot hold the largest floats."""
+ROOM = 1.5
+"""Losses up to this multiple of the unigram loss are on a linear scale, and higher ones on a logarithmic scale."""
+LINEAR_SHARE = 0.7
+"""The share of a split axis that the linear part takes."""
+REFERENCE_LABELS = {"floor": "floor", "guess": "unigram"}
+"""Reference losses drawn as lines, and their labels."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Theme:
-    """Colours of the ground, of what is written, of what stands back, and of lines (Okabe and Ito's palette).
+    """Colours of background, text, secondary elements, and lines (the palette of Okabe and Ito).
 
-    `ramp` and `shades` are the parts of matplotlib's viridis in which the values of a number are coloured, lowest
-    first: of lines, and of squares. `band` is the opacity of bands. `outcomes` colours squares: the worse, the
-    further from the ground, in grey, too.
+    `ramp` and `shades` are the parts of matplotlib's viridis used for numbers, lowest first: for lines, and for
+    squares. `band` is the opacity of bands. `outcomes` colours squares: worse outcomes contrast more with the
+    background, in grey too.
     """
 
     name: str
@@ -90,7 +117,7 @@ THEMES = {theme.name: theme for theme in (LIGHT, DARK)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Width:
-    """Inches across, font size in points, and the most panels side by side."""
+    """The width of a figure in inches, its font size in points, and the maximum number of panels side by side."""
 
     name: str
     inches: float
@@ -114,27 +141,27 @@ class Look:
 
     @property
     def small(self) -> float:
-        """Font size of what stands back, in points."""
+        """Font size of secondary text in points."""
         return self.width.points * 0.86
 
     @property
     def cross(self) -> dict[str, Any]:
-        """What marks the first value that is not finite, and runs that died."""
+        """Style of the mark for non-finite runs and first non-finite values."""
         edge = {"markeredgecolor": self.theme.ground, "markeredgewidth": 0.6}
         return {"marker": "X", "markersize": self.width.points * 0.8, "linestyle": "none", **edge}
 
     @property
     def cross_points(self) -> float:
-        """Room above a panel with crosses at its upper edge, in points."""
+        """Room in points above a panel with crosses at its upper edge."""
         return self.width.points * 0.6
 
     def letters(self, inches: float, points: float) -> int:
-        """About how many letters of a size go on a line of a length."""
+        """Return about how many letters of this font size fit on a line of this length."""
         return max(8, int(inches * 72 / (0.58 * points)))
 
     @property
     def style(self) -> Any:
-        """matplotlib's settings; user text is never read as mathematics."""
+        """The settings of matplotlib. Dollar signs in user text do not start a formula."""
         theme, points = self.theme, self.width.points
         return {
             "svg.hashsalt": "normexp",
@@ -171,15 +198,10 @@ class Look:
         }
 
 
-Style = dict[str, Any]
-SEVERAL = 3
-"""Values of a number from which on they are coloured from low to high."""
-
-
 def line_styles(lines: Mapping[str, Texts], theme: Theme) -> dict[str, Style]:
-    """Label to colour, marker and dash; `lines` has the keys that tell a label from the others.
+    """Return colour, marker and dash by label. `lines` maps labels to the values that distinguish them.
 
-    Where two keys do, the one has colours and markers, the other dashes: what goes together looks alike.
+    If two keys vary, one determines colour and marker and the other the dash, so that related lines look alike.
     """
     keys = list(dict.fromkeys(key for texts in lines.values() for key in texts))
     values = {key: list(dict.fromkeys(texts[key] for texts in lines.values() if key in texts)) for key in keys}
@@ -199,27 +221,27 @@ def line_styles(lines: Mapping[str, Texts], theme: Theme) -> dict[str, Style]:
         (key,) = varying
         colors = _colors(values[key], theme)
         return {
-            label: _style(colors[texts[key]], place, place, many=len(lines))
-            for place, (label, texts) in enumerate(lines.items())
+            label: _style(colors[texts[key]], index, index, many=len(lines))
+            for index, (label, texts) in enumerate(lines.items())
         }
     return {
-        label: _style(theme.colors[place % len(theme.colors)], place, place, many=len(lines))
-        for place, label in enumerate(lines)
+        label: _style(theme.colors[index % len(theme.colors)], index, index, many=len(lines))
+        for index, label in enumerate(lines)
     }
 
 
 def _colors(texts: Sequence[str], theme: Theme) -> dict[str, str]:
-    """Of each text: words have the palette, several numbers a ramp."""
+    """Return the colour of each text: words use the palette, several numbers a ramp."""
     try:
         numbers = sorted(texts, key=float)
     except ValueError:
         numbers = []
     if len(numbers) < SEVERAL:
-        return {text: theme.colors[place % len(theme.colors)] for place, text in enumerate(texts)}
+        return {text: theme.colors[index % len(theme.colors)] for index, text in enumerate(texts)}
     low, high = theme.ramp
     steps = len(numbers) - 1
     ramp = mpl.colormaps["viridis"]
-    return {text: to_hex(ramp(low + (high - low) * place / steps)) for place, text in enumerate(numbers)}
+    return {text: to_hex(ramp(low + (high - low) * index / steps)) for index, text in enumerate(numbers)}
 
 
 def _style(color: str, marker: int, dash: int, *, many: int) -> Style:
@@ -232,32 +254,8 @@ def _style(color: str, marker: int, dash: int, *, many: int) -> Style:
     }
 
 
-DASHES = ("-", "--", "-.", ":")
-MARKERS = ("o", "s", "^", "D", "v")
-ON_TOP: Any = {"clip_on": False, "zorder": 5}
-"""Of marks at the edge of a panel."""
-PNG_COLORS = 256
-FORMATS = ("svg", "png")
-STYLE: Any = {
-    "svg.hashsalt": "normexp",
-    "font.size": 9.0,
-    "axes.titlesize": 9.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "text.parse_math": False,
-}
-BESIDE: Any = {"xytext": (3, 0), "textcoords": "offset points", "va": "center"}
-PLAIN_NUMBERS = FuncFormatter(lambda number, _: f"{number:g}")
-LARGEST = 1e100
-"""Losses beyond it are drawn out of sight: no axis can hold the largest numbers there are."""
-ROOM = 1.5
-"""Losses up to this multiple of the guess are drawn on a linear scale, any above on a logarithmic one."""
-LINEAR_SHARE = 0.7
-"""How much of a split axis the linear part takes."""
-
-
 def render(figure: Figure, formats: Iterable[str] = FORMATS, *, dpi: int = 150) -> dict[str, bytes]:
-    """The figure as SVG, PNG or PDF, without dates and versions: equal data give equal bytes."""
+    """Render a figure as SVG, PNG or PDF without dates and versions, so that equal data give equal bytes."""
     files = {}
     without: Mapping[str, dict[str, Any]] = {
         "svg": {"Date": None, "Creator": None},
@@ -265,7 +263,7 @@ def render(figure: Figure, formats: Iterable[str] = FORMATS, *, dpi: int = 150) 
         "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
     }
     with mpl.rc_context(STYLE), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)  # such a sign is drawn as a box
+        warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)  # drawn as a box
         if layout := figure.get_layout_engine():
             layout.execute(figure)  # once, not once per format
             figure.set_layout_engine(None)
@@ -277,7 +275,7 @@ def render(figure: Figure, formats: Iterable[str] = FORMATS, *, dpi: int = 150) 
 
 
 def _with_few_colors(png: bytes) -> bytes:
-    """The picture by a palette: lines and words lose nothing that is seen, and it takes a quarter of the room."""
+    """Reduce a PNG to a palette: no visible loss for lines and text, at a quarter of the size."""
     from PIL import Image
     from PIL.PngImagePlugin import PngImageFile
 
@@ -290,15 +288,15 @@ def _with_few_colors(png: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossAxis:
-    """The y axis of losses that a figure's panels share: linear up to `bend`, logarithmic from there to `rim`."""
+    """The shared y axis of losses: linear up to `bend`, logarithmic from there to `top`."""
 
     low: float
     bend: float
-    rim: float
+    top: float
 
     @classmethod
     def of(cls, losses: Iterable[float], references: Sequence[Losses]) -> LossAxis:
-        """Made to hold every finite loss, be it 1e9, and to show what lies between floor and guess all the same."""
+        """Return an axis that holds every finite loss, and resolves the range from entropy floor to unigram loss."""
         finite = [max(-LARGEST, min(loss, LARGEST)) for loss in losses if math.isfinite(loss)]
         guess = max((reference.guess for reference in references), default=max(finite, default=1.0))
         floor = min((reference.floor for reference in references), default=0.0)
@@ -307,13 +305,13 @@ class LossAxis:
         return cls(
             low=low - 0.05 * (min(high, bend) - low),
             bend=bend if split else math.inf,
-            rim=bend * (high / bend) ** 1.1 * 1.05 if split else high + 0.06 * (high - low),
+            top=bend * (high / bend) ** 1.1 * 1.05 if split else high + 0.06 * (high - low),
         )
 
     def apply(self, ax: Axes, *, color: str, size: float, named: bool) -> None:
-        """Set an axis up; `named` says beside it where it is logarithmic."""
+        """Set up an axis. With `named`, its logarithmic part is labelled."""
         if math.isfinite(self.bend):
-            decades = math.log10(self.rim / self.bend)
+            decades = math.log10(self.top / self.bend)
             stretch = LINEAR_SHARE / (1 - LINEAR_SHARE) * self.bend * decades / (self.bend - self.low)
             ax.set_yscale("symlog", linthresh=self.bend, linscale=0.9 * stretch)
             ax.axhline(self.bend, color=color, linewidth=0.5, zorder=0)
@@ -323,22 +321,22 @@ class LossAxis:
             if named:
                 beside = BESIDE | {"color": color, "size": size}
                 ax.annotate("log above", (1.0, self.bend), xycoords=("axes fraction", "data"), **beside)
-        ax.set_ylim(self.low, self.rim)
+        ax.set_ylim(self.low, self.top)
 
     def _ticks(self) -> list[float]:
         linear = [
             tick for tick in MaxNLocator(6).tick_values(self.low, self.bend) if self.low <= tick <= self.bend * 0.97
         ]
-        first, last = math.ceil(math.log10(self.bend * 1.2)), math.floor(math.log10(self.rim))
+        first, last = math.ceil(math.log10(self.bend * 1.2)), math.floor(math.log10(self.top))
         stride = max(1, math.ceil((last - first + 1) / 4))
         return linear + [10.0**power for power in range(first, last + 1, stride)]
 
 
 def mark_references(ax: Axes, references: Sequence[Losses], *, color: str, size: float, named: bool) -> None:
-    """Lines at floor and guess, with their names beside them if `named`."""
-    for name in ("floor", "guess"):
+    """Draw lines at the entropy floor and the unigram loss, labelled if `named`."""
+    for name, label in REFERENCE_LABELS.items():
         for loss in sorted({getattr(reference, name) for reference in references}):
             ax.axhline(loss, color=color, linewidth=0.8, linestyle=(0, (1, 2)), zorder=0)
             if named:
                 beside = BESIDE | {"color": color, "size": size}
-                ax.annotate(name, (1.0, loss), xycoords=("axes fraction", "data"), **beside)
+                ax.annotate(label, (1.0, loss), xycoords=("axes fraction", "data"), **beside)

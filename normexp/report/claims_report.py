@@ -1,9 +1,4 @@
-"""The report of a text put to the test: what came of it, its tables beside what it states, every verdict.
-
-The few findings that a reader should keep, chosen and worded by rule from verdicts.
-
-The sweeps that a text's claims read, each as far as it has come: table, cells, what it lacks, figures.
-"""
+"""The report of a claims file: counts of verdicts, key findings, the sweeps that the claims use, and every verdict."""
 
 from __future__ import annotations
 
@@ -17,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from normexp.analysis import frames
-from normexp.analysis.cells import Cell, cells, summarize, twins
+from normexp.analysis.cells import cells, summarize, twins
 from normexp.analysis.conclusions import conclusion
 from normexp.analysis.tables import TextTable, cell_text, joined_text, pivot, reference_losses
 from normexp.claims.claim import Claim, ClaimFile, Kind, Verdict, Word
@@ -44,18 +39,29 @@ from normexp.storage.store import Store
 if TYPE_CHECKING:
     import pandas as pd
 
-
 MOST = 5
 SUMMARY = "summary"
-"""The section of a text's own conclusions."""
+"""The section that holds the conclusions of a text."""
 RULE = (
-    "Chosen by rule, not by hand: the conclusions that the text itself draws (its section summary), where runs decide "
-    f"them; then, up to {MOST} in all, of each other section the claim that rests on most runs, most runs first."
+    f"Up to {MOST} claims, selected by rule: first the conclusions of the text (its section summary) that runs decide; "
+    "then, from each other section, the claim based on the most runs, in descending order of runs."
 )
+NEARLY_ALL = 0.8
+"""A setting is described by the values that at least this share of its points have."""
+MEANINGS = {
+    Word.REPRODUCED: "holds in every setting, for every seed of a calculation, or in the source",
+    Word.ONLY_WHEN: "holds only in some settings, or only under other conditions; these are named",
+    Word.NOT_REPRODUCED: "holds in no setting",
+    Word.MISQUOTED: "its source, or another source that is named, says otherwise",
+    Word.CONTRADICTING: "the text says otherwise elsewhere",
+    Word.NOT_ENOUGH: "too few runs are stored to decide",
+}
+KINDS = {Kind.SWEEP: "by runs", Kind.COMPUTE: "by calculation", Kind.CITED: "by its source"}
+COLUMNS = ("id", "section", "kind", "verdict", "when", "quick", "expected", "stated", "measured", "seeds", "run_ids")
 
 
-def chosen(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """At most five, by the rule above; of equals, the first in the file."""
+def key_findings(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Select at most five verdicts by `RULE`. Ties are broken by the order in the file."""
     decided = [v for v in verdicts if v.claim.kind is Kind.SWEEP and v.word is not Word.NOT_ENOUGH]
     conclusions = [verdict for verdict in decided if verdict.claim.section == SUMMARY]
     by_section: dict[str, Verdict] = {}
@@ -68,36 +74,32 @@ def chosen(verdicts: Sequence[Verdict]) -> list[Verdict]:
     return [*conclusions, *others][:MOST]
 
 
-def told(verdicts: Sequence[Verdict]) -> Points:
-    """What the text claims and whether it holds, then what was measured."""
-    leads = tuple(f"“{verdict.claim.text}” {_held(verdict)}." for verdict in verdicts)
+def findings_list(verdicts: Sequence[Verdict]) -> Points:
+    """Return a list of claims: what the text claims, whether it holds, and what was measured."""
+    leads = tuple(f"“{verdict.claim.text}” {_predicate(verdict)}." for verdict in verdicts)
     return Points(tuple(map(_evidence, verdicts)), numbered=True, leads=leads)
 
 
 def _evidence(verdict: Verdict) -> str:
     runs = plural(len(verdict.run_ids), "run")
-    quick = " Quick runs settle nothing." if verdict.quick else ""
-    told = f"Stated: {verdict.claim.stated}. Measured, in {runs}: {measured(verdict)}. Claim {verdict.claim.id}."
-    return told + quick
+    quick = " Quick runs are not conclusive." if verdict.quick else ""
+    return f"Stated: {verdict.claim.stated}. Measured in {runs}: {measured(verdict)}. Claim {verdict.claim.id}.{quick}"
 
 
-def _held(verdict: Verdict) -> str:
+def _predicate(verdict: Verdict) -> str:
     several = len(verdict.claim.settings) > 1
     if verdict.word is Word.REPRODUCED:
         return "holds in every setting" if several else "holds"
     if verdict.word is Word.ONLY_WHEN and not set(verdict.when) & set(verdict.claim.settings):
-        return f"does not hold as stated, but does {listed(verdict.when)}"
+        return f"does not hold as stated, but holds {listed(verdict.when)}"
     if verdict.word is Word.ONLY_WHEN:
-        return f"holds only {listed([name or 'in its one setting' for name in verdict.when])}"
+        return f"holds only {listed([name or 'in its only setting' for name in verdict.when])}"
     return "holds in no setting" if several else "does not hold"
-
-
-NEARLY_ALL = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sheet:
-    """A plan, what is stored of its runs, its figures (name to PNG), and a line for each file that is damaged."""
+    """A sweep of a claims file: its plan, stored records, figures (PNG by name), and a line per damaged file."""
 
     plan: Plan
     records: Mapping[str, RunRecord]
@@ -106,48 +108,51 @@ class Sheet:
 
     @property
     def lacking(self) -> int:
-        """Runs that have not come to a result, or came to it with other numerics."""
+        """The number of runs without a result, or with an outdated one."""
         return sum(_lacks(self.records.get(run_id)) for run_id in self.plan.configs)
 
 
 def in_order(sheets: Mapping[str, Sheet], claims: Sequence[Claim]) -> list[str]:
-    """The stems, in the order of the text: each in the section most of whose claims read it."""
+    """Sort the stems of sweeps by the section with the most claims that use them."""
     sections = list(dict.fromkeys(claim.section for claim in claims))
 
-    def place(stem: str) -> int:
+    def section_index(stem: str) -> int:
         counts = [sum(stem in claim.sweeps for claim in claims if claim.section == name) for name in sections]
         return counts.index(max(counts)) if any(counts) else len(sections)
 
-    return sorted(sheets, key=place)
+    return sorted(sheets, key=section_index)
 
 
 def settings(sheets: Iterable[Sheet]) -> dict[str, dict[str, Value]]:
-    """Each label of the sweeps, with the values that nearly all of its points have and that differ between labels."""
+    """Describe each label: the values that nearly all of its points have, of the keys that differ between labels."""
     labels: dict[str, list[Mapping[str, Value]]] = {}
     for sheet in sheets:
         for point in sheet.plan.points:
             if point.label:
                 labels.setdefault(point.label, []).append(point.config.to_dict())
-    usual = {label: _usual(found) for label, found in labels.items()}
+    usual = {label: _usual(configs) for label, configs in labels.items()}
     keys = [key for key in KEYS if len({values.get(key) for values in usual.values()}) > 1]
     shared = [key for key in keys if all(key in values for values in usual.values())]
     return {label: {key: values[key] for key in shared} for label, values in usual.items()}
 
 
 def _usual(configs: Sequence[Mapping[str, Value]]) -> dict[str, Value]:
-    found = {key: Counter(config[key] for config in configs).most_common(1)[0] for key in configs[0]}
-    return {key: value for key, (value, count) in found.items() if count >= NEARLY_ALL * len(configs)}
+    most_common = {key: Counter(config[key] for config in configs).most_common(1)[0] for key in configs[0]}
+    return {key: value for key, (value, count) in most_common.items() if count >= NEARLY_ALL * len(configs)}
 
 
 def apart(plan: Plan, known: Container[str]) -> dict[str, str]:
-    """Each label of a plan with what all its points have and those of another label have not, but for `known` keys."""
+    """Describe what is specific to each label of a plan: values that all its points have and another label lacks.
+
+    Axes and `known` keys are left out.
+    """
     labels: dict[str, list[Mapping[str, Value]]] = {}
     for point in plan.points:
         labels.setdefault(point.label, []).append(point.config.to_dict())
     fixed = {label: _shared(configs) for label, configs in labels.items()}
     keys = [key for key in KEYS if key not in known and key not in plan.axes]
-    told = [key for key in keys if len({values.get(key) for values in fixed.values()}) > 1]
-    own = {label: {key: values[key] for key in told if key in values} for label, values in fixed.items()}
+    differing = [key for key in keys if len({values.get(key) for values in fixed.values()}) > 1]
+    own = {label: {key: values[key] for key in differing if key in values} for label, values in fixed.items()}
     texts = Labels.among(own.values())
     return {label: values_text(values, texts) for label, values in own.items() if label and values}
 
@@ -157,49 +162,52 @@ def _shared(configs: Sequence[Mapping[str, Value]]) -> dict[str, Value]:
 
 
 def blocks(sheet: Sheet, verdicts: Sequence[Verdict], known: Container[str] = ()) -> Iterator[Block]:
-    """A sweep's part of the page; `verdicts` are those of the claims that read it, `known` keys told of its labels."""
+    """Yield the part of the page on one sweep.
+
+    `verdicts` are those of the claims that use it; `known` keys are part of the description of its settings.
+    """
     plan = sheet.plan
     runs = frames.runs(plan, sheet.records)
     summary = summarize(plan, runs)
     yield Heading(plan.title or plan.name, 3)
     yield Paragraph(conclusion(plan, runs))
     if own := apart(plan, known):
-        yield Points(tuple(own.values()), leads=tuple(f"Here {label}:" for label in own))
+        yield Points(tuple(own.values()), leads=tuple(f"In this sweep, {label}:" for label in own))
     yield from grids(pivot(plan, runs))
     if references := reference_losses(summary):
         yield Paragraph(references)
     if verdicts:
-        yield Heading("What the text says of it", 4)
+        yield Heading("Claims about this experiment", 4)
         yield stated(verdicts)
     yield from _pictures(sheet)
-    yield Folded("All cells: outcomes, means and 95 % intervals", (Grid(_cells(plan, runs, summary)),))
-    if lost := missing(sheet):
-        yield Heading("Missing here", 4)
-        yield Points(tuple(lost))
-    if told := [*plan.warnings, *sheet.damaged, *warnings(sheet.records, [])]:
-        yield Points(tuple(told))
+    yield Folded("All cells: outcomes, medians and 95 % CIs", (Grid(_cells(plan, runs, summary)),))
+    if lines := missing(sheet):
+        yield Heading("Missing runs of this experiment", 4)
+        yield Points(tuple(lines))
+    if all_warnings := [*plan.warnings, *sheet.damaged, *warnings(sheet.records, [])]:
+        yield Points(tuple(all_warnings))
 
 
 def stated(verdicts: Sequence[Verdict]) -> Grid:
-    """What claims state, each with its verdict."""
+    """Return a table of claims with their verdicts."""
     rows = tuple((v.claim.id, v.text, v.claim.text, v.claim.stated) for v in verdicts)
-    table = TextTable(title="", header=("claim", "verdict", "it says", "stated"), rows=rows)
+    table = TextTable(title="", header=("claim", "verdict", "statement", "stated"), rows=rows)
     return Grid(table, marks=tuple(v.word.value for v in verdicts))
 
 
 def missing(sheet: Sheet) -> list[str]:
-    """A line for each cell that lacks runs, one for all where none has any."""
+    """Return a line for each cell that lacks runs, or one line if all runs are missing."""
     lacking, all_runs = sheet.lacking, len(sheet.plan.configs)
     if lacking == all_runs:
         return [f"all: none of {plural(all_runs, 'run')} is done"] if lacking else []
-    told, texts = [], sheet.plan.labels
-    for alike in twins(cells(sheet.plan, frames.runs(sheet.plan, sheet.records))):
-        runs = alike[0].runs
-        lost = sum(_lacks(sheet.records.get(run["run_id"])) for run in runs)
-        if lost:
-            name = joined_text([cell.values for cell in alike], texts) or "its runs"
-            told.append(f"{name}: {lost} of {plural(len(runs), 'run')}")
-    return told
+    lines, texts = [], sheet.plan.labels
+    for same_runs in twins(cells(sheet.plan, frames.runs(sheet.plan, sheet.records))):
+        runs = same_runs[0].runs
+        count = sum(_lacks(sheet.records.get(run["run_id"])) for run in runs)
+        if count:
+            name = joined_text([cell.values for cell in same_runs], texts) or "all cells"
+            lines.append(f"{name}: {count} of {plural(len(runs), 'run')}")
+    return lines
 
 
 def _lacks(record: RunRecord | None) -> bool:
@@ -207,17 +215,16 @@ def _lacks(record: RunRecord | None) -> bool:
 
 
 def _cells(plan: Plan, runs: pd.DataFrame, summary: pd.DataFrame) -> TextTable:
-    """One row a cell, in the order of the points; intervals over survivors."""
+    """Return one row per cell, in the order of the points. Intervals are over finite runs."""
     labels = ["label"] if any(summary["label"]) else []
     keys, texts = [*labels, *plan.cell_axes], plan.labels
-    found: Sequence[Cell] = cells(plan, runs)
     rows = []
-    for cell, row in zip(found, frames.rows(summary), strict=True):
+    for cell, row in zip(cells(plan, runs), frames.rows(summary), strict=True):
         low, high, median = row["low95_val_loss"], row["high95_val_loss"], row["median_val_loss"]
         interval = "" if low is None else f"{loss_text(low)} to {loss_text(high)}"
         named = [texts.text(key, row[key]) for key in keys]
         rows.append((*named, cell_text(cell), "" if median is None else loss_text(median), interval, row["survivors"]))
-    header = (*keys, "outcomes", "median", "95 % interval", "survivors")
+    header = (*keys, "outcomes", "median", "95 % CI", "finite runs")
     return TextTable(title="", header=header, rows=tuple(rows))
 
 
@@ -226,27 +233,15 @@ def _pictures(sheet: Sheet) -> Iterator[Picture]:
         yield picture(sheet.plan, name, data, f"{sheet.plan.folder}/")
 
 
-MEANINGS = {
-    Word.REPRODUCED: "it holds in every setting, for every seed of a calculation, or in the source",
-    Word.ONLY_WHEN: "it holds in some settings alone, or in none but in other circumstances; they are named",
-    Word.NOT_REPRODUCED: "it holds in none of them",
-    Word.MISQUOTED: "its source, or another that is named, says otherwise",
-    Word.CONTRADICTING: "the text itself says otherwise elsewhere",
-    Word.NOT_ENOUGH: "too few runs are stored to tell",
-}
-KINDS = {Kind.SWEEP: "by runs", Kind.COMPUTE: "by calculation", Kind.CITED: "by its source"}
-COLUMNS = ("id", "section", "kind", "verdict", "when", "quick", "expected", "stated", "measured", "seeds", "run_ids")
-
-
 def write(file: ClaimFile, verdicts: Sequence[Verdict], out: Path, *, scale: float, redraw: bool) -> list[Path]:
-    """Write REPORT.md, report.html and verdicts.csv into a results folder; the paths.
+    """Write REPORT.md, report.html and verdicts.csv into a results folder, and return their paths.
 
-    With `redraw` the tables and figures of the sweeps there are made again first. Raises UserError.
+    With `redraw`, the tables and figures of the stored sweeps are written again first. Raises UserError.
     """
-    found = plans(file, {stem for claim in file.claims for stem in claim.sweeps}, scale=scale)
+    sweep_plans = plans(file, {stem for claim in file.claims for stem in claim.sweeps}, scale=scale)
     evidence = Evidence(out)
     sheets = {}
-    for stem, plan in found.items():
+    for stem, plan in sweep_plans.items():
         store = Store(out / plan.folder)
         if redraw and store.exists():
             report.rebuild(store, figures=True)
@@ -254,10 +249,10 @@ def write(file: ClaimFile, verdicts: Sequence[Verdict], out: Path, *, scale: flo
         records = evidence.records(plan)
         sheets[stem] = Sheet(plan=plan, records=records, pictures=pictures, damaged=evidence.damaged(plan))
     more = "" if out == folder_of(file, scale) else f" --out {shlex.quote(str(out))}"
-    made = page(file, verdicts, sheets, scale=scale, more=more)
+    report_page = page(file, verdicts, sheets, scale=scale, more=more)
     contents = {
-        files.REPORT: markdown(made),
-        files.WEBPAGE: html(made),
+        files.REPORT: markdown(report_page),
+        files.WEBPAGE: html(report_page),
         files.VERDICTS: to_csv(verdicts),
     }
     return [files.write_report(out, name, content) for name, content in contents.items()]
@@ -266,9 +261,9 @@ def write(file: ClaimFile, verdicts: Sequence[Verdict], out: Path, *, scale: flo
 def page(
     file: ClaimFile, verdicts: Sequence[Verdict], sheets: Mapping[str, Sheet], *, scale: float, more: str = ""
 ) -> Page:
-    """The report as blocks; a scale other than 1 says everywhere that it is of quick runs.
+    """Return the report as blocks. A `scale` other than 1 marks it as based on quick runs.
 
-    `more` follows the commands that make it again.
+    `more` holds further options of the commands that reproduce the report.
     """
     parts = (
         _head(file, verdicts, scale),
@@ -282,7 +277,7 @@ def page(
 
 
 def to_csv(verdicts: Sequence[Verdict]) -> str:
-    """One row a claim; run ids with blanks between them."""
+    """Return one row per claim as CSV text; run ids are separated by spaces."""
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -298,7 +293,7 @@ def to_csv(verdicts: Sequence[Verdict]) -> str:
 
 
 def _seeds(verdict: Verdict) -> int:
-    """Of the cell that has the fewest; of a calculation, as many as were made."""
+    """Return the number of seeds of the cell with the fewest, or of a calculation."""
     if verdict.claim.kind is Kind.COMPUTE:
         return len(verdict.findings)
     return min((finding.seeds for finding in verdict.findings), default=0)
@@ -306,13 +301,16 @@ def _seeds(verdict: Verdict) -> int:
 
 def _head(file: ClaimFile, verdicts: Sequence[Verdict], scale: float) -> Iterator[Block]:
     if scale != 1.0:
-        told = f"Quick: these runs take {scale:.3g} of the steps, and one seed. They show that all of it works"
-        yield Paragraph(f"{told}, and settle nothing: a verdict on full runs may be another.", warning=True)
+        warning = (
+            f"Quick runs: {100 * scale:.3g} % of the steps, and one seed. They show that the pipeline works; "
+            "their verdicts are not conclusive and may differ from those of full runs."
+        )
+        yield Paragraph(warning, warning=True)
     yield Paragraph(
-        "A text put to the test: each claim is judged by runs stored here, by a calculation, or by what its source "
-        "says. No verdict by runs or calculation is typed by hand."
+        "Each claim of the text is checked by runs stored here, by a calculation, or against the source it cites. "
+        "Verdicts by runs and by calculation follow from the evidence alone."
     )
-    yield Heading("In short")
+    yield Heading("Summary")
     first, *differing = counts(verdicts).splitlines()
     yield Paragraph(first)
     by_word = Counter((verdict.word, verdict.claim.kind) for verdict in verdicts)
@@ -323,52 +321,53 @@ def _head(file: ClaimFile, verdicts: Sequence[Verdict], scale: float) -> Iterato
         if sum(numbers):
             rows.append((word.value, MEANINGS[word], *map(str, numbers), str(sum(numbers))))
             marks.append(word.value)
-    header = ("verdict", "it means", *(KINDS[kind] for kind in kinds), "claims")
+    header = ("verdict", "meaning", *(KINDS[kind] for kind in kinds), "claims")
     yield Grid(TextTable(title="", header=header, rows=tuple(rows)), tuple(marks))
     if differing:
-        yield Heading("Other than the claims file expects", 3)
+        yield Heading("Verdicts that differ from the expected ones", 3)
         yield Points(tuple(differing))
 
 
 def _findings(verdicts: Sequence[Verdict]) -> Iterator[Block]:
-    found = chosen(verdicts)
-    yield Heading("Findings to take away")
+    findings = key_findings(verdicts)
+    yield Heading("Key findings")
     yield Paragraph(RULE)
-    yield told(found) if found else Paragraph("No claim is decided by runs yet.")
+    yield findings_list(findings) if findings else Paragraph("No claim is decided by runs yet.")
 
 
 def _lacking(sheets: Mapping[str, Sheet]) -> Iterator[Block]:
-    lost = [
+    lines = [
         f"{sheet.plan.name}: {sheet.lacking} of {plural(len(sheet.plan.configs), 'run')} in "
         f"{plural(len(missing(sheet)), 'cell') if sheet.lacking < len(sheet.plan.configs) else 'all cells'}"
         for sheet in sheets.values()
         if sheet.lacking
     ]
-    if lost:
+    if lines:
         yield Heading("Missing runs")
-        yield Paragraph("The cells are named below the tables.")
-        yield Points(tuple(lost))
+        yield Paragraph("The cells that lack runs are listed below each table.")
+        yield Points(tuple(lines))
 
 
 def _tables(file: ClaimFile, verdicts: Sequence[Verdict], sheets: Mapping[str, Sheet]) -> Iterator[Block]:
-    told = settings(sheets.values())
+    by_label = settings(sheets.values())
     if sheets:
         yield Heading("Tables")
         yield Paragraph(
-            "Final validation losses in nats, as mean ± standard deviation over seeds. What the text prints for a "
-            "cell, if that is known, stands in brackets."
+            "Final validation losses in nats: mean ± standard deviation over seeds. Values printed in the text, where "
+            "known, are in brackets."
         )
         yield Paragraph(
-            "How runs end. The learned fraction is how far the loss has come from the guess, which knows no context, "
-            f"to the floor, the lowest that can be reached. Survivors are those that end {' or '.join(SURVIVED)}."
+            "The learned fraction is the share of the learnable gap, from the unigram loss down to the entropy floor, "
+            f"that a run closes. Means and CIs are over finite runs: those that end {' or '.join(SURVIVED)}. The "
+            "outcomes, in the order in which their rules are applied:"
         )
         yield Points(tuple(RULES.values()), leads=tuple(f"{outcome}:" for outcome in RULES))
-        if told:
+        if by_label:
             yield Paragraph("The settings:")
-            labels = Labels.among(told.values())
-            texts = tuple(values_text(values, labels) for values in told.values())
-            yield Points(texts, leads=tuple(f"{name}:" for name in told))
-    known = {key for values in told.values() for key in values}
+            labels = Labels.among(by_label.values())
+            texts = tuple(values_text(values, labels) for values in by_label.values())
+            yield Points(texts, leads=tuple(f"{name}:" for name in by_label))
+    known = {key for values in by_label.values() for key in values}
     for stem in in_order(sheets, file.claims):
         yield from blocks(sheets[stem], [verdict for verdict in verdicts if stem in verdict.claim.sweeps], known)
 
@@ -378,12 +377,12 @@ def _verdicts(verdicts: Sequence[Verdict]) -> Iterator[Block]:
     by_section: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
         by_section.setdefault(verdict.claim.section, []).append(verdict)
-    for section, found in by_section.items():
+    for section, in_section in by_section.items():
         yield Heading(f"Section {section}" if section[:1].isdigit() else section.capitalize(), 3)
-        rows = tuple((v.claim.id, v.text, v.claim.text, v.claim.stated, measured(v)) for v in found)
-        header = ("claim", "verdict", "it says", "stated", "measured, or its source")
-        yield Grid(TextTable(title="", header=header, rows=rows), tuple(v.word.value for v in found))
-        notes = tuple(f"{v.claim.id}: {v.claim.note}." for v in found if v.claim.note)
+        rows = tuple((v.claim.id, v.text, v.claim.text, v.claim.stated, measured(v)) for v in in_section)
+        header = ("claim", "verdict", "statement", "stated", "measured, or source")
+        yield Grid(TextTable(title="", header=header, rows=rows), tuple(v.word.value for v in in_section))
+        notes = tuple(f"{v.claim.id}: {v.claim.note}." for v in in_section if v.claim.note)
         if notes:
             yield Points(notes)
 
@@ -393,9 +392,9 @@ def _commands(file: ClaimFile, scale: float, more: str) -> Iterator[Block]:
     options = quick + more + plugins.options()
     name = shlex.quote(called(file))
     example = next((claim.id for claim in file.claims if claim.kind is Kind.SWEEP), file.claims[0].id)
-    yield Heading("Make it again")
+    yield Heading("Reproduce")
     yield Paragraph(
-        "Run what is missing, and write this page; write it from stored runs alone; one claim with its evidence:"
+        "Run missing runs and write this report; write it from stored runs only; show one claim with its evidence:"
     )
     yield Commands(
         (

@@ -1,4 +1,4 @@
-"""What is derived from a results folder, as data: the frames, tables and sentences that pages and commands show."""
+"""The contents of a report: the frames, tables and sentences derived from a results folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """A results folder as it is now, ended or not. `markdown` is the text of summary.md."""
+    """The report of a results folder, whether or not its sweep is finished."""
 
     plan: Plan
     records: Mapping[str, RunRecord]
@@ -30,7 +30,7 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """That of a command: EXIT_OK where every run that has ended is done."""
+        """The exit code of a command: EXIT_OK if every run that has ended is done, else EXIT_RUNS_FAILED."""
         done = all(record.status is Status.DONE for record in self.records.values())
         return EXIT_OK if done else EXIT_RUNS_FAILED
 

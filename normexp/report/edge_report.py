@@ -1,4 +1,4 @@
-"""The files of an edge search: its tables, its figure and its summary, in the folder of its runs."""
+"""Write the tables, the figure and the summary of a stability-limit search into its folder."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from normexp.storage.store import Store
 def write(store: Store, search: Search, records: Mapping[str, RunRecord]) -> None:
     """Write edge.md, edge.csv and the figure with its data. Raises StorageError."""
     question, edges = search.question, search.edges(records)
-    found = table(question, edges)
-    words = (conclusion(question, edges), cost(search, records), found.title)
-    parts = [f"# {escape(search.title)}", *map(escape, words), table_text(found), escape(found.note)]
+    limits = table(question, edges)
+    sentences = (conclusion(question, edges), cost(search, records), limits.title)
+    parts = [f"# {escape(search.title)}", *map(escape, sentences), table_text(limits), escape(limits.note)]
     store.write_derived("edge.md", "\n\n".join(parts) + "\n")
     store.write_derived("edge.csv", frames.to_csv(borders_frame(edges)))
     images = render(draw(search.title, question, edges), dpi=180)

@@ -1,12 +1,10 @@
-"""The table of exporters: a sweep's results in the forms of other programs.
+"""Export the results of a sweep: LaTeX and Markdown tables, CSV and Parquet frames, and TensorBoard event files.
 
-Tables in LaTeX: booktabs and nothing else; what users wrote is escaped, outcomes and k of n stay in the cells.
-
-A sweep as event files that TensorBoard reads: a folder a run, with its curve and, in the hparams tab, its keys.
-
-A NaN or an infinity is written as such: TensorBoard marks it. What was not measured has no event, but for the final
-loss of a run that died before its last step: it is infinite, since a run without a metric is not compared. Times are
-steps at the run's own pace, from 0.
+LaTeX tables need only booktabs, and user text is escaped. Event files have one folder per run, with its curves and,
+for the HPARAMS tab, its keys. NaN and infinity are written as they are, and values that were not measured have no
+event. The exception is the final loss of a run that became non-finite before its last step: it is written as infinity,
+since TensorBoard does not compare runs without the metric. Event times start at 0 and advance by the run's mean time
+per step.
 """
 
 from __future__ import annotations
@@ -35,7 +33,6 @@ from normexp.storage.store import CURVE, LAYERS, Store
 if TYPE_CHECKING:
     import pandas as pd
 
-
 SPECIAL = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -44,10 +41,10 @@ SPECIAL = {
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
     '"': r"\textquotedbl{}",
-    "[": "{[}",  # after \\ it would begin an argument, as would a star
+    "[": "{[}",  # after \\, a bracket or a star would start an argument
     "]": "{]}",
     "*": "{*}",
-    "-": "{-}",  # two would become a dash
+    "-": "{-}",  # two hyphens would become a dash
     "`": r"\textasciigrave{}",
     "'": r"\textquotesingle{}",
     "±": r"$\pm$",
@@ -59,16 +56,24 @@ SPECIAL = {
     "\N{REPLACEMENT CHARACTER}": "?",
 } | {character: f"\\{character}" for character in "&%$#_{}"}
 PACKAGES = r"\usepackage[T1]{fontenc} \usepackage{booktabs,textcomp}"
+NAME = "events.out.tfevents.0.normexp"
+FINAL = "final/val_loss"
+LEARNED = "final/learned_fraction"
+SCALARS = ("train_loss", "val_loss", "grad_norm", "lr")
+READ = (CURVE, LAYERS)
+"""The files of a run that events are read from."""
+LATEX, MARKDOWN = "tables.tex", "tables.md"
+Files = Iterable[tuple[str, bytes]]
 
 
 def escape(text: str) -> str:
-    """Text that LaTeX sets as it is, in one cell. Letters beyond Latin need XeLaTeX or LuaLaTeX, and a font."""
+    """Escape text for one cell of a LaTeX table. Non-Latin letters need XeLaTeX or LuaLaTeX, and a font."""
     one_line = " ".join(shown(text).split())
-    return re.sub("|".join(map(re.escape, SPECIAL)), lambda found: SPECIAL[found[0]], one_line)
+    return re.sub("|".join(map(re.escape, SPECIAL)), lambda match: SPECIAL[match[0]], one_line)
 
 
 def document(title: str, name: str, tables: Sequence[TextTable], references: str) -> str:
-    """One `table` environment for each table, to be put into a text with \\input."""
+    """Return one `table` environment per table, to be included with \\input."""
     parts = [f"% {' '.join(shown(title).split())}\n% needs {PACKAGES}"]
     for number, table in enumerate(tables, 1):
         caption = ". ".join(filter(None, [title.rstrip("."), table.title, table.note.rstrip("."), references]))
@@ -99,18 +104,10 @@ def _row(cells: Sequence[str]) -> str:
     return " & ".join(map(escape, cells)) + r" \\"
 
 
-NAME = "events.out.tfevents.0.normexp"
-FINAL = "final/val_loss"
-LEARNED = "final/learned_fraction"
-SCALARS = ("train_loss", "val_loss", "grad_norm", "lr")
-READ = (CURVE, LAYERS)
-"""The files of a run from which events come."""
-
-
 def files(report: Report, store: Store) -> Iterator[tuple[str, bytes]]:
-    """Names and contents, run by run.
+    """Yield the names and contents of the event files, run by run.
 
-    Raises UserError where tensorboard is not installed, and for all files that are damaged, before the first content.
+    Raises UserError if tensorboard is not installed or if files are damaged, before the first file is yielded.
     """
     try:
         from tensorboard.plugins.hparams import summary_v2 as hparams
@@ -122,13 +119,11 @@ def files(report: Report, store: Store) -> Iterator[tuple[str, bytes]]:
     metrics = [hparams.Metric(FINAL), hparams.Metric(LEARNED)]
     yield NAME, _encoded([(0.0, 0, hparams.hparams_config_pb(columns, metrics, time_created_secs=0.0))])
     for run_id, record in report.records.items():
-        told: dict[str, Value] = {name: getattr(record.config, name) for name in keys}
-        told["outcome"] = record.result_word
-        began = hparams.hparams_pb(told, trial_id=run_id, start_time_secs=0.0)
-        yield (
-            f"{run_id}/{NAME}",
-            _encoded([(0.0, 0, began), *_scalars(record, store.traces(run_id, record.result, only=READ))]),
-        )
+        values: dict[str, Value] = {name: getattr(record.config, name) for name in keys}
+        values["outcome"] = record.result_word
+        hparams_event = hparams.hparams_pb(values, trial_id=run_id, start_time_secs=0.0)
+        scalars = _scalars(record, store.traces(run_id, record.result, only=READ))
+        yield f"{run_id}/{NAME}", _encoded([(0.0, 0, hparams_event), *scalars])
 
 
 def _check(report: Report, store: Store) -> None:
@@ -143,7 +138,7 @@ def _check(report: Report, store: Store) -> None:
 
 
 def varying(plan: Plan) -> list[str]:
-    """The keys in which the runs differ."""
+    """Return the keys in which the runs differ."""
     configs = list(plan.configs.values())
     return [name for name in KEYS if len({getattr(config, name) for config in configs}) > 1]
 
@@ -151,10 +146,10 @@ def varying(plan: Plan) -> list[str]:
 def _scalars(record: RunRecord, traces: Traces) -> Iterator[tuple[float, int, Any]]:
     from tensorboard.compat.proto.summary_pb2 import Summary
 
-    pace = _seconds_per_step(record)
+    seconds_per_step = _seconds_per_step(record)
 
     def scalar(step: int, tag: str, value: float) -> tuple[float, int, Any]:
-        return step * pace, step, Summary(value=[Summary.Value(tag=tag, simple_value=value)])
+        return step * seconds_per_step, step, Summary(value=[Summary.Value(tag=tag, simple_value=value)])
 
     for row in traces.curve:
         for name in SCALARS:
@@ -177,7 +172,7 @@ def _seconds_per_step(record: RunRecord) -> float:
 
 
 def _encoded(events: list[tuple[float, int, Any]]) -> bytes:
-    """An event file of (seconds, step, summary)."""
+    """Encode events, given as (seconds, step, summary), as an event file."""
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.summary.writer.record_writer import RecordWriter
 
@@ -189,13 +184,9 @@ def _encoded(events: list[tuple[float, int, Any]]) -> bytes:
     return buffer.getvalue()
 
 
-LATEX, MARKDOWN = "tables.tex", "tables.md"
-Files = Iterable[tuple[str, bytes]]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exporter:
-    """A row. `files` gives names, relative to a folder, and contents; `single` is the name where it is one file."""
+    """An export format. `files` yields relative names and contents; `single` is the name of a single output file."""
 
     help: str
     files: Callable[[Report, Store], Files]
@@ -203,12 +194,12 @@ class Exporter:
 
 
 def _tables(report: Report) -> Sequence[TextTable]:
-    """The pivot; without one, the first axis by the others; without an axis, the one cell."""
+    """Return the pivot tables; without a pivot, the first axis by the others; without axes, the single cell."""
     plan = report.plan
     axes = plan.cell_axes
     if plan.pivot is None and axes:
-        beside = axes[1:] or ("norm" if axes[0] == "position" else "position",)
-        return pivot(replace(plan, pivot=Pivot(rows=(axes[0],), columns=beside)), report.runs)
+        columns = axes[1:] or ("norm" if axes[0] == "position" else "position",)
+        return pivot(replace(plan, pivot=Pivot(rows=(axes[0],), columns=columns)), report.runs)
     return report.pivots or [cell_table(plan, report.summary)]
 
 
@@ -227,7 +218,7 @@ def _latex(report: Report, store: Store) -> Files:
 
 
 def _frames(report: Report, store: Store) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Raises UserError for every curve that is damaged, before the first frame."""
+    """Yield the names and frames of an export. Raises UserError for all damaged curves, before the first frame."""
     curves: list[dict[str, Any]] = []
     complaints: list[str] = []
     for run_id, record in report.records.items():
@@ -262,18 +253,18 @@ def _parquet(report: Report, store: Store) -> Files:
 
 EXPORTERS: Mapping[str, Exporter] = MappingProxyType(
     {
-        "tensorboard": Exporter(help="event files, a folder a run, for tensorboard --logdir", files=files),
-        "latex": Exporter(help="the printed tables for a paper, with booktabs", files=_latex, single=LATEX),
-        "markdown": Exporter(help="the printed tables", files=_markdown, single=MARKDOWN),
+        "tensorboard": Exporter(help="event files, one folder per run, for tensorboard --logdir", files=files),
+        "latex": Exporter(help="the tables as LaTeX, with booktabs", files=_latex, single=LATEX),
+        "markdown": Exporter(help="the tables as Markdown", files=_markdown, single=MARKDOWN),
         "csv": Exporter(help="points, runs, summary and curves", files=_csv),
-        "parquet": Exporter(help="points, runs, summary and curves, with their types", files=_parquet),
+        "parquet": Exporter(help="points, runs, summary and curves, with column types", files=_parquet),
     }
 )
-"""By name."""
+"""Exporters by name."""
 
 
 def exporter(name: str) -> Exporter:
-    """A row. Raises UserError."""
+    """Return the exporter of this name. Raises UserError for an unknown one."""
     if name not in EXPORTERS:
-        raise UserError(f"--to {name}: there are {', '.join(EXPORTERS)}")
+        raise UserError(f"--to {name}: choose one of {', '.join(EXPORTERS)}")
     return EXPORTERS[name]

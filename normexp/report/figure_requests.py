@@ -1,4 +1,4 @@
-"""Figures of a sweep on request: what is asked, checked; drawn and written with their data beside them."""
+"""Check the options of `normexp plot`, draw the figures, and write them with their data."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ DEFAULT_FORMATS = "svg,png"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What was asked for: a kind or None for those that fit, what it shows, how it looks, and where it goes.
+    """The checked options of `normexp plot`. A `kind` of None stands for all kinds that fit the sweep.
 
-    `title` None is the sweep's.
+    A `title` of None stands for the title of the sweep.
     """
 
     kind: str | None
@@ -43,7 +43,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """The files written, and what the reader should know of them."""
+    """The files that were written, and warnings about them."""
 
     paths: Sequence[Path]
     warnings: Sequence[str]
@@ -63,7 +63,7 @@ def read(
     width: str = "full",
     to: Path | None = None,
 ) -> Request:
-    """A request from words as a user writes them. Raises UserError that says what there is."""
+    """Return a request from options as the user writes them. Raises UserError with all complaints at once."""
     if kind is not None:
         kind_of(kind)
     complaints: list[str] = []
@@ -73,14 +73,14 @@ def read(
     _one_of("--color", color, COLORS, complaints)
     if kind is None and (x or y or facets or title is not None or color != COLORS[0]):
         names = "--x, --y, --facet, --color and --title"
-        complaints.append(f"{names} are of one figure: choose it with --kind {'|'.join(KINDS)}")
+        complaints.append(f"{names} apply to a single figure: choose it with --kind {'|'.join(KINDS)}")
     if to is not None and to.suffix:
         suffix = _one_of("--to: a file that ends in", to.suffix.removeprefix("."), FORMATS, complaints)
         if formats is not None and suffixes != [suffix]:
-            complaints.append(f"--to {to}: ends in {suffix}, and --format is {formats}: leave one of them out")
+            complaints.append(f"--to {to}: ends in {suffix}, but --format is {formats}: remove one of them")
         suffixes = [suffix]
         if kind is None:
-            complaints.append(f"--to {to}: one file is for one figure: choose it with --kind {'|'.join(KINDS)}")
+            complaints.append(f"--to {to}: a file holds a single figure: choose it with --kind {'|'.join(KINDS)}")
     if complaints:
         raise UserError(*complaints)
     named = None if not facets else tuple(key for text in facets for key in text.split(",") if key != NO_FACET)
@@ -96,51 +96,53 @@ def read(
     )
 
 
-def _one_of(option: str, word: str, known: Sequence[str] | dict[str, Theme] | dict[str, Width], told: list[str]) -> str:
+def _one_of(
+    option: str, word: str, known: Sequence[str] | dict[str, Theme] | dict[str, Width], complaints: list[str]
+) -> str:
     if word not in known:
-        told.append(f"{option} {word}: write one of {', '.join(known)}")
+        complaints.append(f"{option} {word}: choose one of {', '.join(known)}")
     return word
 
 
 def plot(store: Store, request: Request) -> Drawn:
-    """Draw and write what is asked for. Raises UserError, StorageError."""
+    """Draw and write the requested figures. Raises UserError, StorageError."""
     from normexp.plots.drawing import draw, render
 
     plan, records = store.read_plan(), store.records()
-    read = report.traces_of(store, records)
-    source = Source(plan=plan, records=records, runs=frames.runs(plan, records), traces=read)
+    traces = report.traces_of(store, records)
+    source = Source(plan=plan, records=records, runs=frames.runs(plan, records), traces=traces)
     if request.only:
         source = source.only(request.only)
     paths: list[Path] = []
     warnings: list[str] = []
-    for file, made in _figures(source, request):
+    for file, data in _figures(source, request):
         folder, stem = _target(store, request, file)
         make_folder(folder)
-        write_atomically(folder / f"{stem}.csv", frames.to_csv(made.data))
+        write_atomically(folder / f"{stem}.csv", frames.to_csv(data.data))
         paths.append(folder / f"{stem}.csv")
         for theme in request.themes:
             look = Look(theme=theme, width=request.width)
             plain = len(request.themes) == 1 and (theme is LIGHT or request.to is not None)
             name = stem if plain else f"{stem}-{theme.name}"
-            for suffix, content in render(draw(made, look), request.formats, dpi=request.width.dpi).items():
+            for suffix, content in render(draw(data, look), request.formats, dpi=request.width.dpi).items():
                 write_atomically(folder / f"{name}.{suffix}", content)
                 paths.append(folder / f"{name}.{suffix}")
-        warnings += [f"{stem}: {note}: choose with --only or --facet" for note in made.notes if "not drawn" in note]
+        warnings += [f"{stem}: {note}: choose with --only or --facet" for note in data.notes if "not drawn" in note]
     return Drawn(paths=paths, warnings=[*store.warnings, *report.warnings(records, []), *warnings])
 
 
 def _figures(source: Source, request: Request) -> Iterator[tuple[str, Chart | Map]]:
     if request.kind is not None:
-        made = compute(request.kind, source, request.choice)
-        yield KINDS[request.kind].file, made if request.title is None else replace(made, title=request.title)
+        data = compute(request.kind, source, request.choice)
+        yield KINDS[request.kind].file, data if request.title is None else replace(data, title=request.title)
     else:
-        yield from ((kind.file, made) for _, kind, made in fitting(source))
+        yield from ((kind.file, data) for _, kind, data in fitting(source))
 
 
 def _target(store: Store, request: Request, file: str) -> tuple[Path, str]:
-    """Folder and stem; a path with the suffix of a picture names one figure's file.
+    """Return the folder and the stem of a figure's files. A target with a suffix is the file of a single figure.
 
-    Beside the figures of the report none takes their names that is not the same.
+    In the folder of the report's figures, other figures get a suffix, so that they do not overwrite them.
     """
     if request.to is None:
         own = request.choice != Choice() or request.only or request.title is not None

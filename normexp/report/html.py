@@ -1,6 +1,6 @@
-"""A page as one HTML file that needs nothing beside it: style, script and pictures are inside, and it loads none.
+"""Write a page as a self-contained HTML file: style, script and pictures are embedded, and nothing is loaded.
 
-What every web page of normexp has inside: its style, and the script that sorts, filters and draws curves.
+The script sorts and filters tables, and draws the curves of runs.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from normexp.analysis.tables import NO_RUNS
 from normexp.config.labels import shown
 from normexp.report.page import Block, Commands, Folded, Grid, Heading, Page, Paragraph, Picture, Points
 
+POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src 'unsafe-inline'"
+"""The content security policy: a page loads nothing, and runs only its embedded script."""
+JSON_IN_HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+"""Escapes for JSON, so that data cannot close the element that holds it."""
+
 
 @functools.cache
 def style() -> str:
-    """The text of page.css."""
+    """Return the text of page.css."""
     return resources.files(__package__).joinpath("page.css").read_text("utf-8")
 
 
 @functools.cache
 def script() -> str:
-    """The text of page.js."""
+    """Return the text of page.js."""
     return resources.files(__package__).joinpath("page.js").read_text("utf-8")
 
 
-FORBIDDEN = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src 'unsafe-inline'"
-"""A page loads nothing, and runs no script but its own."""
-NO_MORE_THAN_A_DATUM = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
-
-
 def html(page: Page) -> str:
-    """The whole file."""
+    """Return the text of the HTML file."""
     anchors = iter(page.headings)
     body = "\n".join(
         _heading(block, next(anchors)[0]) if isinstance(block, Heading) else _text(block) for block in page.blocks
@@ -46,7 +46,7 @@ def html(page: Page) -> str:
     script = _script(page)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{FORBIDDEN}{_allowed(script)}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}{_script_source(script)}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{_words(page.title)}</title>\n<style>\n{style()}</style>\n</head>\n<body>\n<main>\n"
         f"<h1>{_words(page.title)}</h1>\n{_contents(page)}{body}\n</main>\n"
@@ -55,22 +55,23 @@ def html(page: Page) -> str:
 
 
 def _script(page: Page) -> str:
-    """That of a page with a table that sorts, or none."""
+    """Return the script if the page has a sortable table, else an empty text."""
     return script() if any(isinstance(block, Grid) and block.sorts for block in page.blocks) else ""
 
 
-def _allowed(script: str) -> str:
+def _script_source(script: str) -> str:
+    """Return the part of the policy that allows this script."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return f"; script-src 'sha256-{digest}'" if script else ""
 
 
 def _curves(page: Page) -> str:
-    """What the script draws, as data that cannot end its element."""
+    """Return the element with the data of the curves that the script draws."""
     curves: dict[str, Any] = {}
     for block in page.blocks:
         curves |= block.curves if isinstance(block, Grid) else {}
-    told = json.dumps(curves, allow_nan=False, separators=(",", ":")).translate(NO_MORE_THAN_A_DATUM)
-    return f'<script type="application/json" id="curves">{told}</script>\n' if curves else ""
+    data = json.dumps(curves, allow_nan=False, separators=(",", ":")).translate(JSON_IN_HTML)
+    return f'<script type="application/json" id="curves">{data}</script>\n' if curves else ""
 
 
 def _contents(page: Page) -> str:
@@ -108,7 +109,7 @@ def _points(block: Points) -> str:
 
 
 def _grid(block: Grid) -> str:
-    """A table whose rows are marked becomes a list of cards on a narrow screen; any other one scrolls."""
+    """Return a table. On narrow screens, a table with marked rows becomes a list of cards, and any other scrolls."""
     if not block.table.rows:
         return f"<p>{NO_RUNS}</p>"
     head = "".join(f'<th scope="col">{_words(name)}</th>' for name in block.table.header)

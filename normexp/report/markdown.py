@@ -1,7 +1,4 @@
-"""summary.md and collapse.md: the same text tables as on the terminal, in GitHub's Markdown.
-
-A page in GitHub's Markdown.
-"""
+"""Write pages, and the tables of summary.md and collapse.md, in GitHub-flavoured Markdown."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def markdown(page: Page) -> str:
-    """The whole page; pictures are linked."""
+    """Return the Markdown of a page. Pictures are linked."""
     return "\n\n".join([f"# {escape(page.title)}", *map(_text, page.blocks)]) + "\n"
 
 
@@ -41,7 +38,7 @@ def _points(block: Points) -> str:
 
 
 def _block_line(text: str) -> str:
-    """A text that does not begin as a list or a quotation would."""
+    """Escape a text so that it does not start a list or a quotation."""
     escaped = escape(text)
     return f"\\{escaped}" if escaped[:1] in (">", "-", "+", "~") else escaped
 
@@ -76,7 +73,7 @@ _WRITERS: Mapping[type[Block], Callable[[Any], str]] = {
 def document(
     plan: Plan, conclusion: str, pivots: Sequence[TextTable], summary: pd.DataFrame, warnings: Sequence[str]
 ) -> str:
-    """Title, conclusion, pivots, cells, reference losses, warnings."""
+    """Return the text of summary.md: title, conclusion, pivots, cells, reference losses and warnings."""
     blocks = [f"# {escape(plan.title or plan.name)}", escape(conclusion)]
     for table in pivots:
         blocks += [f"## {escape(table.title)}"] if table.title else []
@@ -89,20 +86,20 @@ def document(
     return "\n\n".join(blocks) + "\n"
 
 
-def worded_tables(words: str, tables: Sequence[TextTable]) -> str:
-    """A sentence, and each table below its title."""
-    blocks = [escape(words), *(f"## {escape(table.title)}\n\n{table_text(table)}" for table in tables)]
+def worded_tables(sentence: str, tables: Sequence[TextTable]) -> str:
+    """Return a sentence, followed by tables with their titles as headings."""
+    blocks = [escape(sentence), *(f"## {escape(table.title)}\n\n{table_text(table)}" for table in tables)]
     return "\n\n".join(blocks) + "\n"
 
 
 def escape(text: str) -> str:
-    """Text that Markdown shows as it is, in one line and in one cell."""
+    """Escape text for one line, or one cell of a table."""
     one_line = " ".join(shown(text).split())
     return re.sub(r"([\\|`*_\[\]#])", r"\\\1", one_line).replace("&", "&amp;").replace("<", "&lt;")
 
 
 def table_text(table: TextTable) -> str:
-    """A table in Markdown, without its title."""
+    """Return a table in Markdown, without its title."""
     lines = [_line(table.header), _line(["---"] * len(table.header), raw=True)]
     lines += [_line(row) for row in table.rows]
     return "\n".join(lines) + ("" if table.rows else f"\n\n{NO_RUNS}")

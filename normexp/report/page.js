@@ -1,4 +1,4 @@
-// Tables that sort and filter, and curves on a click. All that is shown of a user's text is set as text, never as HTML.
+// Sort and filter tables, and draw the curve of a run on a click. User text is inserted as text, never as HTML.
 "use strict";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -6,10 +6,10 @@ const data = document.getElementById("curves");
 const curves = data ? JSON.parse(data.textContent) : {};
 
 function element(name, attributes, text) {
-  const made = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  if (text !== undefined) made.textContent = text;
-  return made;
+  const created = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) created.setAttribute(key, value);
+  if (text !== undefined) created.textContent = text;
+  return created;
 }
 
 function cellKey(row, column) {
@@ -42,7 +42,7 @@ function sortable(table) {
       close(table);
       const rows = [...table.tBodies[0].rows].map((row) => [cellKey(row, column), row]);
       rows.sort(([left], [right]) => {
-        if (left[0] === 2 || right[0] === 2) return left[0] - right[0]; // what is empty stays last
+        if (left[0] === 2 || right[0] === 2) return left[0] - right[0]; // empty cells stay last
         return down ? compare(right, left) : compare(left, right);
       });
       table.tBodies[0].append(...rows.map(([, row]) => row));
@@ -55,7 +55,7 @@ function filterable(table) {
   box.className = "filter";
   const input = document.createElement("input");
   input.type = "search";
-  input.placeholder = "words that a row must have, such as post nonfinite";
+  input.placeholder = "words in a row, such as: post nonfinite";
   const count = document.createElement("output");
   box.append("Filter", input, count);
   const rows = [...table.tBodies[0].rows];
@@ -132,7 +132,9 @@ function picture(run) {
   if (run.death !== null) {
     const at = x.at(run.death);
     svg.append(element("path", { class: "death", d: `M${at - 6} ${top}l12 12m0 -12l-12 12` }));
-    svg.append(element("text", { x: at + 10, y: top + 11 }, `died at step ${run.death}`));
+    const late = at > width / 2;
+    const label = { x: late ? at - 10 : at + 10, y: top + 11, "text-anchor": late ? "end" : "start" };
+    svg.append(element("text", label, `non-finite at step ${run.death}`));
   }
   return svg;
 }

@@ -1,4 +1,4 @@
-"""A page as a list of blocks, which `textpage` and `webpage` each write in their own way."""
+"""A page as a list of blocks, which `normexp.report.markdown` and `normexp.report.html` write."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from normexp.analysis.tables import TextTable
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """`level` 2 to 4; the page's title alone is of level 1."""
+    """A heading of level 2 to 4. The title of the page is level 1."""
 
     text: str
     level: int = 2
@@ -19,7 +19,7 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """Plain text; a `warning` stands out."""
+    """A paragraph of plain text. A `warning` is highlighted."""
 
     text: str
     warning: bool = False
@@ -27,7 +27,7 @@ class Paragraph:
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """A list; `numbered` where the order tells something. `leads` stand before the items, in bold."""
+    """A list, `numbered` if the order matters. `leads` are put in front of the items, in bold."""
 
     items: tuple[str, ...]
     numbered: bool = False
@@ -36,10 +36,10 @@ class Points:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table. `marks`: a word for each row, by which a web page colours it.
+    """A table. `marks` holds a word for each row, by which the web page colours it.
 
-    One that `sorts` does so on a web page, by any column, and is filtered there. `curves`: what the page draws on a
-    click on the first cell of a row, by its text (see `normexp.report.sweep_page`).
+    If `sorts` is set, the web page can sort it by any column, and filter it. `curves` holds the data of the curve that
+    is drawn on a click on the first cell of a row, by the text of that cell (see `normexp.report.sweep_page`).
     """
 
     table: TextTable
@@ -50,7 +50,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A PNG: where it lies relative to the page, what it shows, and its bytes."""
+    """A PNG image: its path relative to the page, its caption, and its bytes."""
 
     path: str
     text: str
@@ -59,14 +59,14 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """Lines for a shell."""
+    """Lines of code, such as shell commands."""
 
     lines: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """Blocks that are shown on demand."""
+    """Blocks that are collapsed until the reader opens them."""
 
     title: str
     blocks: tuple[Block, ...]
@@ -77,20 +77,20 @@ Block = Heading | Paragraph | Points | Grid | Picture | Commands | Folded
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A title, and what stands below it."""
+    """A title and the blocks below it."""
 
     title: str
     blocks: tuple[Block, ...]
 
     @property
     def headings(self) -> Iterator[tuple[str, Heading]]:
-        """Each heading with an anchor of its own: `s1`, `s2`, ..."""
-        found = [block for block in self.blocks if isinstance(block, Heading)]
-        return ((f"s{number}", heading) for number, heading in enumerate(found, start=1))
+        """The headings with their anchors: `s1`, `s2`, ..."""
+        headings = [block for block in self.blocks if isinstance(block, Heading)]
+        return ((f"s{number}", heading) for number, heading in enumerate(headings, start=1))
 
 
 def grids(tables: Sequence[TextTable], *, sorts: bool = False) -> Iterator[Block]:
-    """Tables with their titles as headings, each note below its table."""
+    """Yield tables, with their titles as headings and their notes below."""
     for table in tables:
         if table.title:
             yield Heading(table.title, 4)

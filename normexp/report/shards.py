@@ -1,4 +1,4 @@
-"""What is said of a sweep that is made in shards."""
+"""Messages about sweeps that run in shards."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ NAMED_RUNS = 5
 
 
 def share(plan: Plan) -> str:
-    """`shard 2 of 4: 10 of these runs`."""
+    """Return the size of a shard: `shard 2 of 4: 10 of these runs`."""
     return f"{plan.shard}: {len(plan.configs)} of these runs"
 
 
 def join_hint(plan: Plan, beside: Path) -> str:
-    """How much of the sweep a shard's plan is, and how to join it with the others, whose folders are `beside` it."""
+    """Return how much of the sweep a shard covers, and the command that merges all shards from the folder `beside`."""
     assert plan.whole is not None
     assert plan.shard is not None
     runs = f"{len(plan.configs)} of {plural(len(plan.whole.configs), 'run')}"
     folders = f"{shlex.quote(str(beside / plan.whole.folder))}.shard-*-of-{plan.shard.count}"
     command = f"`normexp merge {folders}{plugins.options()}`"
-    return f"This is {plan.shard} of {plan.name}, {runs}; all shards are joined by {command}."
+    return f"This is {plan.shard} of {plan.name}, {runs}; to join all shards, run {command}."
 
 
 def missing(whole: Plan, ended: Collection[str], merged: Sequence[Plan]) -> list[str]:
-    """Which runs of the whole sweep have not `ended` though these plans were merged, and what makes them."""
+    """Return lines on the runs of the whole sweep that the merged plans lack, and the commands that run them."""
     lacking = [run_id for run_id in whole.configs if run_id not in ended]
     if not lacking:
         return []
@@ -41,12 +41,12 @@ def missing(whole: Plan, ended: Collection[str], merged: Sequence[Plan]) -> list
     argv = commands[0] if commands else ("normexp", "sweep", "CONFIG")
     if len(counts) != 1:
         named = listed(at_most(lacking, NAMED_RUNS, "{} more"))
-        return [f"{head}: {named}: `{_command(argv)}` makes them; then merge again"]
-    there = {plan.shard for plan in merged}
+        return [f"{head}: {named}: run `{_command(argv)}`, then merge again"]
+    merged_shards = {plan.shard for plan in merged}
     lines = [f"{head}:"]
     for shard, runs in sorted(_by_shard(lacking, counts.pop()).items(), key=lambda item: item[0].number):
-        why = "has not ended" if shard in there else "has not been merged"
-        lines.append(f"  {shard} {why} ({plural(runs, 'run')}): `{_command(argv, shard)}` makes what it lacks")
+        reason = "has not ended" if shard in merged_shards else "has not been merged"
+        lines.append(f"  {shard} {reason} ({plural(runs, 'run')}): run `{_command(argv, shard)}`")
     return [*lines, "then merge again"]
 
 
@@ -55,10 +55,10 @@ def _by_shard(run_ids: Iterable[str], count: int) -> Counter[Shard]:
 
 
 def _command(argv: Sequence[str], shard: Shard | None = None) -> str:
-    """A stored command as it is typed, for the whole sweep or a shard of it."""
+    """Return a stored command as typed, for the whole sweep or for one shard."""
     words = list(argv[1:])
     if "--shard" in words:
-        place = words.index("--shard")
-        del words[place : place + 2]
+        index = words.index("--shard")
+        del words[index : index + 2]
     words = [word for word in words if not word.startswith("--shard=") and word != "--force"]
     return shlex.join(["normexp", *words, *(["--shard", shard.option] if shard else [])])

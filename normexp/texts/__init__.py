@@ -1,1 +1,1 @@
-"""The texts that are put to the test: their claims, sweeps and calculations."""
+"""The texts whose claims are checked, with their claims, sweeps and calculations."""

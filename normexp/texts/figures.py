@@ -1,4 +1,4 @@
-"""Figures as a text prints them, beside what comes out: the same where they agree in every digit that is printed."""
+"""Compare computed values with printed figures, and build the findings of calculations."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from normexp.claims.claim import Finding, Word
 from normexp.config.labels import listed
 
 Figures = Sequence[str]
-Seen = tuple[bool, str]
+Observed = tuple[bool, str]
 """Whether something holds, and what was measured."""
 LARGEST = 1e15
-"""Of what is compared digit by digit."""
+"""Larger values are never equal to a printed figure: they are not compared digit by digit."""
 
 
 def same(value: float, figure: str) -> bool:
-    """Whether the value, rounded as the figure is, is the figure."""
+    """Return whether the value, rounded to the digits of the figure, equals the figure."""
     printed = Decimal(figure)
     return abs(value) < LARGEST and Decimal(value).quantize(printed) == printed
 
 
-def beside(values: Sequence[float], figures: Figures, procedure: str) -> Finding:
-    """What a procedure gives, in the digits that were printed: it holds where all of them are the same."""
+def compare_printed(values: Sequence[float], figures: Figures, procedure: str) -> Finding:
+    """Compare values with printed figures: the finding holds if all agree in every printed digit."""
     holds = len(values) == len(figures) and all(map(same, values, figures))
     measured = ", ".join(map(_written, values, figures))
-    printed = "as printed" if holds else f"where {', '.join(figures)} is printed"
+    printed = "as printed" if holds else f"printed: {', '.join(figures)}"
     return Finding(holds=holds, measured=measured, sentence=f"{procedure}: {measured}, {printed}", seeds=1)
 
 
@@ -34,26 +34,27 @@ def _written(value: float, figure: str) -> str:
     return f"{value:z.{digits}f}" if abs(value) < 1e5 else f"{value:.3g}"
 
 
-def plain(holds: bool, measured: str, sentence: str) -> Finding:
-    """A finding of one seed."""
+def one_seed(holds: bool, measured: str, sentence: str) -> Finding:
+    """Return a finding of one seed."""
     return Finding(holds=holds, measured=measured, sentence=sentence, seeds=1)
 
 
 def contradiction(holds: bool, measured: str, sentence: str) -> Finding:
-    """A finding about what a text says of itself: where it does not hold, the text contradicts itself."""
+    """Return a finding on the consistency of a text: if it does not hold, the text contradicts itself."""
     return Finding(
         holds=holds, measured=measured, sentence=sentence, seeds=1, word=None if holds else Word.CONTRADICTING
     )
 
 
-def circumstances(own: Mapping[str, Seen], elsewhere: Mapping[str, Seen], sentence: str) -> Finding:
-    """Under names of circumstances, as sweep claims are judged: those of the text's own, and others.
+def by_condition(own: Mapping[str, Observed], elsewhere: Mapping[str, Observed], sentence: str) -> Finding:
+    """Return a finding with several conditions, judged like a sweep claim: those of the text, and others.
 
-    It holds where all of its own do. Else it does only when some of its own hold, or, without any, some others.
+    It holds if all conditions of the text do. Otherwise it holds only when the ones that hold are met, or if there are
+    none, those of `elsewhere` that hold.
     """
-    measured = "; ".join(f"{name}: {told}" for name, (_, told) in {**own, **elsewhere}.items())
-    holds = all(seen for seen, _ in own.values())
-    when = [name for name, (seen, _) in own.items() if seen] or [name for name, (seen, _) in elsewhere.items() if seen]
+    measured = "; ".join(f"{name}: {text}" for name, (_, text) in {**own, **elsewhere}.items())
+    holds = all(held for held, _ in own.values())
+    when = [name for name, (held, _) in own.items() if held] or [name for name, (held, _) in elsewhere.items() if held]
     partly = bool(when) and not holds
     return Finding(
         holds=holds or partly,

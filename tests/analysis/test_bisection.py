@@ -1,4 +1,4 @@
-"""The pure bisection: brackets hold the border, cost no more than promised, and claim nothing that was not seen."""
+"""The bisection: brackets contain the border, cost no more than promised, and findings follow from the verdicts."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ SPANS = st.one_of(
 
 
 def between(span: Span, share: float) -> float:
-    """The value at a share of the way from low to high."""
+    """Return the value at this share of the way from low to high."""
     if span.whole:
         return span.low + share * (span.high - span.low)
     return span.low * (span.high / span.low) ** share
 
 
 def look(span: Span, truth: Callable[[Number], bool | None], seen: dict[Number, bool | None]) -> int:
-    """Look until nothing is wanted; how many values that took."""
+    """Search until nothing is wanted, and return the number of values that were looked at."""
     before = len(seen)
     while new := wanted(span, seen):
         assert not set(new) & set(seen)

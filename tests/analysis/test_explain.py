@@ -1,4 +1,4 @@
-"""One run's story, and whether it can be made again."""
+"""The explanation of one run, and its reproduction."""
 
 import io
 import math
@@ -26,26 +26,30 @@ FAR = records.done(RunConfig(norm="rms", lr=1e-4, depth=2), 1.9)
 
 
 class TestStory:
-    def test_tells_the_rule_and_the_death(self) -> None:
-        told = "\n".join(story(SICK, []))
-        assert "outcome: nonfinite, since nan in loss at step 12" in told
-        assert "died: step 12, nan in loss blocks.3.ffn.fc1 (layer 4)" in told
-        assert "norm=none" in told
-        assert "lr=0.01" in told
-        assert "floor 1.500, bigram 3.000, guess 4.070" in told
-
-    def test_tells_the_learned_fraction_of_a_healthy_run_and_no_neighbour(self) -> None:
-        told = "\n".join(story(NEAR, [FAR]))
-        assert "learned fraction: 0.805" in told
-        assert "nearest" not in told
-
-    def test_tells_why_a_run_failed(self) -> None:
-        assert "  error: Traceback: it broke" in story(records.failed(RunConfig()), [])
-
-    def test_says_that_a_record_is_stale_or_reused(self) -> None:
-        told = "\n".join(story(replace(SICK, numerics=0, reused_from="other"), []))
-        assert "OUTDATED" in told
-        assert "reused from other" in told
+    @pytest.mark.parametrize(
+        ("record", "others", "facts"),
+        [
+            (
+                SICK,
+                [],
+                [
+                    "outcome: nonfinite, since nan in loss at step 12",
+                    "step 12, nan in loss blocks.3.ffn.fc1 (layer 4)",
+                    "norm=none",
+                    "lr=0.01",
+                    "floor 1.500, bigram loss 3.000, unigram loss 4.070",
+                ],
+            ),
+            (NEAR, [FAR], ["learned fraction: 0.805"]),
+            (records.failed(RunConfig()), [], ["  error: Traceback: it broke"]),
+            (replace(SICK, numerics=0, reused_from="other"), [], ["OUTDATED", "reused from other"]),
+        ],
+        ids=["non-finite", "learned", "failed", "outdated and reused"],
+    )
+    def test_facts(self, record: RunRecord, others: list[RunRecord], facts: list[str]) -> None:
+        text = "\n".join(story(record, others))
+        assert [fact for fact in facts if fact not in text] == []
+        assert "nearest" not in text
 
     def test_is_folded_between_words_on_a_terminal(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         store = Store(tmp_path / "one")
@@ -62,14 +66,10 @@ class TestStory:
 
 
 class TestNearest:
-    def test_differs_in_the_fewest_keys_then_by_the_least(self) -> None:
+    def test_learned_and_differs_in_the_fewest_keys_then_by_the_least(self) -> None:
         assert nearest(SICK, [FAR, NEAR, NEARER, NEARER_STILL]) is NEARER_STILL
         assert nearest(SICK, [NEARER, FAR]) is NEARER
-
-    def test_has_learned(self) -> None:
         assert nearest(SICK, [PLATEAU, SICK, records.failed(RunConfig())]) is None
-
-    def test_is_told_by_its_difference(self) -> None:
         assert "  nearest run that learned: lr 0.009 instead of 0.01" in story(SICK, [FAR, NEARER_STILL])
 
 

@@ -1,4 +1,4 @@
-"""Pivots: the text of a cell, rows and columns as asked, what is published beside, and labels."""
+"""Pivot tables: the text of cells, the order of rows and columns, published values, and labels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import records as made
 from records import runs_of, seeds
 
 from normexp.analysis.cells import cells
-from normexp.analysis.tables import cell_text, pivot
+from normexp.analysis.tables import SEVERAL, cell_text, pivot
 from normexp.config.labels import heading, listed, loss_text, range_text, value_text
 from normexp.config.plan import Pivot, Published
 
@@ -27,12 +27,12 @@ from normexp.config.plan import Pivot, Published
         (["slow"], "plateau 4.07, falling"),
         (["slow", "slow"], "plateau 4.065 ± 0.000 (2), falling"),
         (["slow", "plateau", "slow"], "plateau 4.065 ± 0.000 (3), 2 falling"),
-        (["slow", "1.6"], "1.600 (1 of 2); plateau 4.065 (1 of 2), falling"),
+        (["slow", "1.6"], "1.600 (1/2); plateau 4.065 (1/2), falling"),
         (["2.5654", "2.5654"], "2.565 ± 0.000 (2)"),
         (["1.85", "1.87", "1.89"], "1.870 ± 0.020 (3)"),
-        (["1.87", "nan@12", "nan@33"], "1.870 (1 of 3); 2 of 3 nan @12–33"),
-        (["nan@12", "inf@12"], "2 of 2 nan/inf @12"),
-        (["pending", "plateau", "1.6"], "1.600 (1 of 3); plateau 4.065 (1 of 3); 1 of 3 pending"),
+        (["1.87", "nan@12", "nan@33"], "1.870 (1/3); 2/3 nan @12–33"),
+        (["nan@12", "inf@12"], "2/2 nan/inf @12"),
+        (["pending", "plateau", "1.6"], "1.600 (1/3); plateau 4.065 (1/3); 1/3 pending"),
     ],
 )
 def test_cell_text(ends: list[str], text: str) -> None:
@@ -55,7 +55,7 @@ def test_pivot_is_laid_out_as_asked_with_the_published_text_beside() -> None:
     assert (first.note, second.note) == ("", "In brackets: Table 2."), "once for both"
 
 
-def test_what_cells_of_several_seeds_mean_is_told_once() -> None:
+def test_the_note_on_several_seeds_is_given_once() -> None:
     axes = {"norm": ["ln", "rms"], "warmup": [0, 9], "seed": [0, 1]}
     plan = made.plan(
         axes,
@@ -63,7 +63,7 @@ def test_what_cells_of_several_seeds_mean_is_told_once() -> None:
         published=[Published(where={"norm": "ln", "warmup": 0}, text="2.44", source="Table 2")],
     )
     notes = [table.note for table in pivot(plan, runs_of(plan, ["1.6"] * 8))]
-    assert notes == ["In brackets: Table 2.", "Cells of several seeds: mean ± std over seeds (k of n)."]
+    assert notes == ["In brackets: Table 2.", SEVERAL]
     plan = made.plan(axes | {"seed": [0]}, pivot=Pivot(rows=("norm",), columns=()))
     assert [table.note for table in pivot(plan, runs_of(plan, ["1.6"] * 4))] == ["", ""]
     plan = made.plan(axes | {"lr": []}, pivot=Pivot(rows=("norm",), columns=()))
@@ -108,15 +108,9 @@ def test_labels() -> None:
     assert [value_text("lr", lr) for lr in (1e-3, 3.16227766e-3, 1e-5)] == ["0.001", "0.00316", "1e-05"]
     assert value_text("residual", True) == "true"
     words = ("position", "norm", "final_norm", "qk_norm", "lr")
-    told = heading(words, ("pre", "none", "ln", "none", 0.01))
-    assert told == "pre, none, final_norm ln, qk_norm none, lr 0.01"
-    assert [loss_text(loss) for loss in (1.8654, 812.3, 1.2e9, math.inf, math.nan)] == [
-        "1.865",
-        "812",
-        "1.2e+09",
-        "inf",
-        "",
-    ]
+    assert heading(words, ("pre", "none", "ln", "none", 0.01)) == "pre, none, final_norm ln, qk_norm none, lr 0.01"
+    losses = {1.8654: "1.865", 812.3: "812", 1.2e9: "1.2e+09", math.inf: "inf", math.nan: ""}
+    assert [loss_text(loss) for loss in losses] == [*losses.values()]
     assert [loss_text(loss) for loss in (-0.0, -1e-9, -0.0004, -0.0006)] == ["0.000", "0.000", "0.000", "-0.001"]
     assert [range_text(steps) for steps in ([], [5], [9, 5, 7])] == ["", "5", "5–9"]
     assert listed(["a"]) + listed(["a", "b"]) + listed(["a", "b", "c"]) == "aa and ba, b and c"

@@ -1,4 +1,4 @@
-"""The search for an edge, on runs that are made up: what is run, what is reused, and where it goes on."""
+"""The search for a stability limit on made-up runs: what is run, what is reused, and how it continues."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LIMITS = {"post": 2e-3, "pre": 3e-2}
 
 
 def learns(config: RunConfig) -> RunRecord:
-    """Up to a rate that the position decides; seed 2 breaks earlier."""
+    """Learn up to a learning rate that depends on the position; seed 2 fails at a lower one."""
     limit = LIMITS[config.position] * (0.3 if config.seed == 2 else 1)
     return records.done(config, 1.9) if config.lr <= limit else records.dead(config, 3)
 
@@ -62,7 +62,7 @@ class Machine:
     def search(
         self, out: Path, text: str = CELLS, axis: str = "lr", *, retry_failed: bool = False, **span: str
     ) -> tuple[Swept, list[Edge], Search]:
-        """What `normexp edge` does, without its words."""
+        """Search as `normexp edge` does."""
         self.made, self.batches = [], []
         search = Search(ask(sweep_file.parse(text, origin="tiny.yaml"), axis, **span))
         store = Store(out / search.folder)
@@ -165,7 +165,7 @@ def test_what_learns_above_a_failure_is_said(machine: Machine, tmp_path: Path) -
     assert views.remark(edges[0], views.labels_of(edges)).startswith("not monotone: learns at 0.0001 to 0.00")
     assert "0.01 to 0.03" in views.remark(edges[0], views.labels_of(edges))
     assert "not monotone" in views.conclusion(search.question, edges)
-    assert "lies" not in views.conclusion(search.question, edges)
+    assert "trainable" not in views.conclusion(search.question, edges)
 
 
 def test_failed_runs_leave_a_value_without_a_verdict(machine: Machine, tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_failed_runs_leave_a_value_without_a_verdict(machine: Machine, tmp_path:
     assert swept.exit_code == 1
     assert len(machine.made) == len(set(machine.made)), "a failed run is not made again round by round"
     assert brackets(edges)[0] == [(1e-4, 3, 1.0, 0)]
-    assert views.remark(edges[0], views.labels_of(edges)) == "no verdict at 0.01 (1 of 3, 2 failed)"
+    assert views.remark(edges[0], views.labels_of(edges)) == "no verdict at 0.01 (1/3, 2 failed)"
     machine.train = learns
     _, edges, _ = machine.search(tmp_path, low="1e-4", high="1", retry_failed=True)
     assert all(edge.borders[0][1].value <= 1.5 * edge.borders[0][0].value for edge in edges)

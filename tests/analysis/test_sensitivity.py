@@ -1,8 +1,7 @@
-"""S: only of lines that learn, over the values that all of them have, each run once."""
+"""S is given for lines that learn, over the values that all of them share, and counts each run once."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -77,13 +76,14 @@ def test_a_run_that_answers_several_values_counts_once() -> None:
     (found,) = sensitivities([shared])
     assert found.mean == pytest.approx(sensitivity([2.0, 1.0], [4.0, 4.0]))
     (same,) = sensitivities([{value: {0: run(2.0, run_id="a")} for value in (1, 2)}])
-    assert (same.mean, same.reason) == (None, "one run answers all of its values")
+    assert same.mean is None
+    assert "one run" in same.reason
 
 
 def test_missing_runs_and_single_values_have_no_s() -> None:
     missing, single, none = sensitivities([scan(2.0, 1.0) | {1e-3: {}}, scan(2.0), {}])
-    assert missing.reason == "not all of its runs are done"
-    assert single.reason == none.reason == "it has fewer than two values"
+    assert "not all runs are done" in missing.reason
+    assert single.reason == none.reason == "fewer than two values"
 
 
 def test_a_figure_says_over_how_many_rates_s_is_and_why_a_line_has_none() -> None:
@@ -94,11 +94,9 @@ def test_a_figure_says_over_how_many_rates_s_is_and_why_a_line_has_none() -> Non
         s = line(found, name).sensitivity
         assert s is not None
         assert (s.mean, s.count) == (pytest.approx(expected), 2)
-    assert found.notes == (
-        "S: mean over the 2 learning rates that these lines share of the loss (at most that before training),"
-        " less the lowest",
-        "S — for norm none: no run learned",
-    )
+    definition, missing = found.notes
+    assert "the 2 learning rates" in definition
+    assert missing.endswith("norm none: no run learned")
     assert {"norm ln (S 0.05)", "norm none (S —)"} <= set(legend(draw(found)))
     data = found.data.drop_duplicates("line").set_index("line")
     assert tuple(data.loc["norm ln", ["sensitivity_values", "no_sensitivity"]]) == ("2", "")
@@ -115,7 +113,7 @@ def test_a_line_on_which_every_run_died_says_why_it_has_no_s() -> None:
     figure = draw(figure_of("sensitivity", plan, {run_id: made.dead(c, 3) for run_id, c in plan.configs.items()}))
     assert "(S —)" in legend(figure)
     assert not any("(S )" in text for text in legend(figure))
-    assert figure.legends[0].get_title().get_text() == "S — for this line: no run learned"
+    assert figure.legends[0].get_title().get_text().endswith("this line: no run learned")
 
 
 def faceted(warmups: Sequence[int]) -> Figure:
@@ -140,7 +138,3 @@ def test_the_legend_says_which_panel_each_s_is_of() -> None:
 def test_a_range_of_s_says_of_how_many_panels_it_is() -> None:
     (text,) = [text for text in legend(faceted((0, 10, 20, 30, 40, 50))) if text.startswith("norm ln")]
     assert text == "norm ln (S 0.00 in 5 of 6 panels)"
-
-
-def test_s_needs_losses() -> None:
-    assert math.isnan(sensitivity([math.inf], [math.nan]))

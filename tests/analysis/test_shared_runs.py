@@ -1,6 +1,6 @@
-"""Points that one run answers: each cell shows it, and whatever is counted, averaged or compared counts it once.
+"""Runs that answer several points: each cell shows them, and counts, means and comparisons include them once.
 
-Without a norm, Pre and Post are one network: three seeds by two placements are six points, answered by three runs.
+Without a norm, Pre and Post are the same network: six points with three seeds and two placements have three runs.
 """
 
 from __future__ import annotations
@@ -91,23 +91,21 @@ class TestTables:
         assert list(summary["shared_runs"]) == [0, 3, 0, 3]
         (table,) = pivot(plan(), runs)
         assert table.rows[1][1] == table.rows[1][2]
-        assert "3 runs answer several cells: each of these cells shows them, and totals count them once." in table.note
+        assert "3 runs belong to several cells" in table.note
         assert len(runs) == 9
 
     def test_the_conclusion_compares_by_runs_that_differ(self) -> None:
         text = conclusion(plan(), frames.runs(plan(), ended(plan())))
         assert text.startswith("7 of 9 finished runs learned")
-        assert "What separates them most is position (learned, all else equal: pre 3 of 3, post 2 of 3)." in text
+        assert " position (runs that learned, all else equal: 3/3 at pre, 2/3 at post)" in text
         best = ["2.9", "2.9", "2.9", "1.7", "1.7", "1.7", "2.9", "2.9", "2.9"]
         text = conclusion(plan(), frames.runs(plan(), ended(plan(), best)))
-        assert "Lowest median final loss of 3 runs: 1.700 with position pre/post, norm none" in text
+        assert "position pre/post, norm none, median final loss 1.700 over 3 runs" in text
 
     def test_an_axis_that_cannot_matter_is_none_of_those_that_are_compared(self) -> None:
         alike = made.plan({"position": ["pre", "post"], "lr": [1e-3, 1e-2]}, norm="none", depth=2)
         runs = frames.runs(alike, ended(alike, ["1.9", "nan@3"]))
-        assert "What separates them most is lr (learned, all else equal: 0.001 1 of 1, 0.01 0 of 1)." in conclusion(
-            alike, runs
-        )
+        assert " lr (runs that learned, all else equal: 1/1 at 0.001, 0/1 at 0.01)" in conclusion(alike, runs)
 
     def test_what_lacks_is_told_once(self) -> None:
         records = ended(plan(), [*PRE, "3.0", "pending", "pending", *POST])
@@ -129,23 +127,23 @@ class TestClaims:
     def test_counts_are_of_distinct_runs(self) -> None:
         none = {"norm": ("none",)}
         found = checks.ends(frame(plan()), 3, outcomes=("learned",), of_runs=none)
-        assert found.measured.startswith("2 of 3: 2 learned")
+        assert found.measured.startswith("2/3: 2 learned")
         assert len(found.run_ids) == 3
         found = checks.dies_by(frame(plan()), 3, step=10, of_runs=none)
-        assert found.measured == "1 of 3 died by step 10"
+        assert found.measured == "1/3 non-finite by step 10"
 
     def test_a_median_is_over_distinct_runs(self) -> None:
         ends = ["nan@100", "nan@100", "nan@12", "nan@10", "nan@10", "nan@10", "nan@100", "nan@100", "nan@100"]
         found = checks.dies(frame(plan(), ends), 3, step=100, factor=1.5)
         assert found.holds, "the median of nine runs is 100, and that of twelve points 56"
-        assert found.measured.startswith("9 of 9 died")
+        assert found.measured.startswith("9/9 non-finite")
 
     def test_sides_of_the_same_runs_are_told(self) -> None:
         sides = {name: {"norm": ("none",), "position": (name,)} for name in ("pre", "post")}
         found = checks.close(
             frame(plan(), [*PRE, "3.0", "3.1", "3.2", *POST]), 3, one=sides["pre"], other=sides["post"], within=0.1
         )
-        assert "difference 0.000, since the same runs answer both sides" in found.measured
+        assert "difference 0.000 (both sides are the same runs)" in found.measured
 
 
 def test_edges_of_the_same_runs_are_one() -> None:
@@ -163,7 +161,7 @@ def test_edges_of_the_same_runs_are_one() -> None:
     assert len(edges) == 4
     assert len({found.run_ids for found in edges}) == 2
     assert all(found.finding is Finding.BORDER for found in edges)
-    told = edge_tables.conclusion(question, edges)
-    assert "lowest with position pre/post, width 8" in told
-    assert "highest with position pre/post, width 16" in told
-    assert edge_tables.table(question, edges).note.endswith("Cells that the same runs answer each show them.")
+    text = edge_tables.conclusion(question, edges)
+    assert "smallest for position pre/post, width 8" in text
+    assert "largest for position pre/post, width 16" in text
+    assert "same runs" in edge_tables.table(question, edges).note

@@ -1,4 +1,4 @@
-"""Tables: fixed columns and types, the same bytes from the same records, and `none` is a word."""
+"""Frames have fixed columns and types, equal records give equal bytes, and `none` is read as a word."""
 
 from __future__ import annotations
 
@@ -146,20 +146,22 @@ def test_a_norm_written_by_hand_keeps_its_row(tmp_path: Path, word: str) -> None
     assert list(table["final_val_loss"].fillna(-1)) == [1.5, -1, math.inf]
 
 
-def test_a_cell_of_the_wrong_type_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        (b"run_id,step\na,\nb,12.5\n", r"runs\.csv:3: .*12.5"),
+        (b"run_id,final_val_loss\na,\nb,low\n", r"runs\.csv:3: .*low"),
+        (b"run_id,stale\na,\nb,perhaps\n", r"runs\.csv:3: .*perhaps"),
+        (b"lr\n" + b"1" * 200_000, r"runs\.csv:"),
+        (b"lr\n\xff", r"runs\.csv:"),
+    ],
+    ids=["integer", "number", "Boolean", "huge", "encoding"],
+)
+def test_an_invalid_cell_is_an_error_with_its_line(tmp_path: Path, content: bytes, error: str) -> None:
     path = tmp_path / "runs.csv"
-    for column, text in (("step", "12.5"), ("final_val_loss", "low"), ("stale", "perhaps")):
-        path.write_text(f"run_id,{column}\na,\nb,{text}\n", "utf-8")
-        with pytest.raises(UserError, match=rf"runs\.csv:3: .*{text}"):
-            frames.read_csv(path)
-
-
-def test_a_huge_cell_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "runs.csv"
-    for content in (b"lr\n" + b"1" * 200_000, b"lr\n\xff"):
-        path.write_bytes(content)
-        with pytest.raises(UserError, match=r"runs\.csv:"):
-            frames.read_csv(path)
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=error):
+        frames.read_csv(path)
 
 
 def test_an_environment_named_like_a_column_harms_no_table(plan: Plan) -> None:

@@ -1,4 +1,4 @@
-"""Expected verdicts written into a claims file: wherever they stand, and nothing else of it changes."""
+"""Expected verdicts are written into a claims file in any YAML form, and nothing else of it changes."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def judged(file: ClaimFile, word: Word, *names: str) -> list[Verdict]:
 
 @pytest.mark.parametrize("name", ["of.two", "of.three", "of.four"])
 def test_an_alias_stands_where_it_is_written(name: str, tmp_path: Path) -> None:
-    """What it stands for is in the entry of another claim, which has a verdict of its own, or none yet."""
+    """The anchor is in the entry of another claim, whose verdict must not change."""
     file = read(tmp_path, REAL)
     before = {claim.id: claim.expected for claim in file.claims}
     assert accept(file, judged(file, Word.ONLY_WHEN, name)) == [name]
@@ -171,10 +171,10 @@ def test_json_stays_json() -> None:
     ]
 
 
-def test_what_cannot_be_written_is_told_and_stays(tmp_path: Path) -> None:
-    """The anchor of a verdict that another claim has, too."""
+def test_a_form_that_cannot_be_edited_is_an_error_and_stays(tmp_path: Path) -> None:
+    """The verdict is the anchor of an alias in another claim."""
     file = read(tmp_path, REAL)
-    with pytest.raises(UserError, match=r"claims.yaml is in a form .*\n  of of.one, expected: only when"):
+    with pytest.raises(UserError, match=r"claims.yaml: .*\n.* of.one, expected: only when"):
         accept(file, judged(file, Word.ONLY_WHEN, "of.one"))
     assert file.path.read_text() == REAL
 

@@ -1,4 +1,4 @@
-"""The findings on which the project stands, by training the networks themselves. Outcomes only: no step, no loss."""
+"""The key findings of the project, checked by training the networks: outcomes only, without steps and losses."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is measured of a run, from its curve and its layers."""
+"""The measures of a run, computed from its curve and its layers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class TestMeasures:
         assert (values["entropy_at_init"], values["entropy_after"]) == (0.25, 0.5)
         assert (values["leak"], values["mode_gap"]) == (0.0, 0.0)
 
-    def test_what_was_not_measured_is_nan_and_a_dead_run_is_rough(self) -> None:
+    def test_missing_measures_are_nan_and_those_of_nonfinite_runs_infinite(self) -> None:
         config = RunConfig(depth=2, steps=200)
         traces = Traces(curve=self.CURVE)
         assert math.isnan(MEASURES["stream_growth_after"].of(config, traces))

@@ -1,4 +1,4 @@
-"""From the findings of a claim to its verdict."""
+"""The rules from findings to a verdict."""
 
 from __future__ import annotations
 

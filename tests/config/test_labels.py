@@ -180,7 +180,7 @@ def test_the_page_lists_each_value() -> None:
         pivots=(),
         warnings=(),
     )
-    blocks = sweep_page._asked(report)
+    blocks = sweep_page._configuration(report)
     assert ", ".join(TEXTS) in [item for block in blocks for item in getattr(block, "items", ())]
 
 

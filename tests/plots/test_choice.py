@@ -1,4 +1,4 @@
-"""What a figure may be asked to show, its axes, and which figures a report has."""
+"""The options of a figure, its axes, and the figures of a report."""
 
 from __future__ import annotations
 
@@ -17,42 +17,38 @@ from normexp.plots.kinds import KINDS, fitting
 
 
 @pytest.mark.parametrize(
-    ("kind", "choice", "told"),
+    ("kind", "choice", "facts"),
     [
-        ("sensitivity", {"x": "dept"}, "--x dept: no such axis: did you mean depth?"),
-        ("sensitivity", {"x": "zzz"}, "--x zzz: no such axis: known are depth, lr"),
-        ("map", {"x": "norm"}, "--x norm: it is ln in every run that the figure is of: what varies is depth and lr"),
-        ("map", {"y": "seed"}, "--y seed: a figure is over seeds: what varies is depth and lr"),
-        ("map", {"x": "lr", "y": "lr"}, "--x and --y are both lr: choose two axes"),
-        ("map", {"facets": ("lr",)}, "a map needs two axes that vary beside its facets"),
-        ("map", {"x": "lr", "y": "depth", "facets": ("lr",)}, "--facet lr: it is an axis of the panels already"),
-        ("curves", {"x": "lr"}, "--x lr: the x axis of curves is fixed"),
-        ("depth", {"y": "lr"}, "--y lr: no y axis of depth: choose loss or fraction"),
-        ("speed", {"y": "loss"}, "--y loss: no y axis of speed: leave it out"),
-        ("signal", {"by_fraction": True}, "--color: signal has no colour for outcomes"),
-        ("pie", {}, "--kind pie: no such figure; there are:"),
+        ("sensitivity", {"x": "dept"}, "--x dept: .*depth"),
+        ("sensitivity", {"x": "zzz"}, "--x zzz: .*depth, lr"),
+        ("map", {"x": "norm"}, "--x norm: .*ln.*depth and lr"),
+        ("map", {"y": "seed"}, "--y seed: .*depth and lr"),
+        ("map", {"x": "lr", "y": "lr"}, "--x and --y are both lr"),
+        ("map", {"facets": ("lr",)}, "two axes.*facets"),
+        ("map", {"x": "lr", "y": "depth", "facets": ("lr",)}, "--facet lr: "),
+        ("curves", {"x": "lr"}, "--x lr: "),
+        ("depth", {"y": "lr"}, "--y lr: .*loss or fraction"),
+        ("speed", {"y": "loss"}, "--y loss: .*speed"),
+        ("signal", {"by_fraction": True}, "--color: .*signal"),
+        ("pie", {}, "--kind pie: (.*\n)+ *curves: "),
     ],
 )
-def test_a_figure_that_cannot_be_is_told(kind: str, choice: dict[str, object], told: str) -> None:
+def test_impossible_figures_are_errors(kind: str, choice: dict[str, object], facts: str) -> None:
     plan = made.plan({"depth": [2, 4], "lr": [1e-3, 1e-2], "norm": ["ln"], "seed": [0, 1]})
-    with pytest.raises(UserError) as fault:
+    with pytest.raises(UserError, match=facts):
         chart(kind, source_of(plan, {}), **choice)
-    assert fault.value.complaints[0].startswith(told)
 
 
 def test_only_some_runs(source: Source) -> None:
     found = chart("curves", source.only(only.parse_point_filter(["norm=none", "lr=1e-3,1e-2"])))
     assert {one.label for one in found.lines} == {"lr 0.001", "lr 0.01"}
     assert len(source.only(only.parse_point_filter(["depth=4"])).plan.points) == 12, "a key that is no axis"
-    with pytest.raises(UserError, match=r"--only leaves no run: norm is ln, none; lr is 0.001, 0.01"):
+    with pytest.raises(UserError, match=r"--only .*norm is ln, none; lr is 0.001, 0.01"):
         source.only(only.parse_point_filter(["norm=ln", "lr=0.5"]))
-    with pytest.raises(UserError) as fault:
+    with pytest.raises(UserError) as error:
         only.parse_point_filter(["norm", "nrm=ln", "lr=fast"])
-    assert [text.partition(": ")[2][:20] for text in fault.value.complaints] == [
-        "write key=value",
-        "nrm is no key: did y",
-        "'fast' is not a numb",
-    ]
+    facts = ("key=value", "norm", "fast")
+    assert [fact in text for fact, text in zip(facts, error.value.complaints, strict=True)] == [True] * 3
 
 
 def test_a_report_has_what_fits_the_axes(source: Source) -> None:

@@ -1,4 +1,4 @@
-"""How lines are spread over panels, what they are called there, and how many are left out."""
+"""The distribution of lines over panels, their names, and the number of omitted lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from charts import chart, source_of
 from normexp.plots.chart import LABELS, PANELS, Layout, place
 
 
-def told(layout: Layout[object]) -> tuple[set[str], set[str]]:
+def names(layout: Layout[object]) -> tuple[set[str], set[str]]:
     return {one.panel for one in layout.placed}, {one.label for one in layout.placed}
 
 
@@ -22,19 +22,19 @@ def items(**axes: list[str]) -> list[tuple[dict[str, str], object]]:
 def test_many_lines_are_spread_over_panels() -> None:
     many = items(depth=["4", "8", "12"], norm=["ln", "rms"], lr=["1", "2", "3", "4", "5", "6"])
     layout = place(many)
-    assert told(layout) == (
+    assert names(layout) == (
         {f"depth {depth}, norm {norm}" for norm in ("ln", "rms") for depth in (4, 8, 12)},
         {f"lr {lr}" for lr in range(1, 7)},
     )
     assert (layout.columns, layout.omitted) == (2, 0), "rows by depth, columns by norm"
     asked = place(many, ["norm"])
-    assert told(asked)[0] == {"norm ln", "norm rms"}
+    assert names(asked)[0] == {"norm ln", "norm rms"}
     assert asked.omitted == 2 * (18 - LABELS)
 
 
 def test_lines_that_would_be_alone_stand_together() -> None:
     eleven = items(position=[str(number) for number in range(11)])
-    assert told(place(eleven)) == ({""}, {f"position {number}" for number in range(11)})
+    assert names(place(eleven)) == ({""}, {f"position {number}" for number in range(11)})
 
 
 def test_labels_stand_in_panels_of_their_own_with_the_keys_that_vary_there() -> None:

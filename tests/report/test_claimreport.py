@@ -1,4 +1,4 @@
-"""The report of claims: all that was found is on the page, in Markdown and HTML alike, and says how it was found."""
+"""The report of claims: all verdicts and their evidence are in the Markdown and in the HTML page."""
 
 from __future__ import annotations
 
@@ -41,16 +41,15 @@ def test_every_verdict_is_on_the_page_with_what_is_stated_and_measured(plan: Pla
         assert "Missing" not in text
 
 
-def test_the_words_of_the_tables_are_told_above_them(plan: Plan) -> None:
-    told = markdown(page({"made_up": sheet(plan, FULL)}, every_word())).partition("## Tables")[2]
-    assert all(f"- **{outcome}:** {rule}" in told for outcome, rule in RULES.items())
-    assert "Survivors are those that end learned or plateau." in told
+def test_outcomes_are_explained_above_the_tables(plan: Plan) -> None:
+    tables = markdown(page({"made_up": sheet(plan, FULL)}, every_word())).partition("## Tables")[2]
+    assert all(f"- **{outcome}:** {rule}" in tables for outcome, rule in RULES.items())
 
 
 def test_the_counts_add_up(plan: Plan) -> None:
     shown = page({}, every_word())
     table = next(block for block in shown.blocks if isinstance(block, Grid)).table
-    assert table.header == ("verdict", "it means", "by runs", "by calculation", "by its source", "claims")
+    assert table.header[2:] == ("by runs", "by calculation", "by its source", "claims")
     assert [row[0] for row in table.rows] == [word.value for word in Word]
     assert [sum(int(row[column]) for row in table.rows) for column in (2, 3, 4, 5)] == [4, 1, 2, 7]
     assert all(int(row[5]) == sum(map(int, row[2:5])) for row in table.rows)
@@ -63,12 +62,12 @@ def test_quick_runs_are_called_quick_on_top_and_at_each_verdict(plan: Plan) -> N
     first = shown.blocks[0]
     assert isinstance(first, Paragraph)
     assert first.warning
-    assert "0.03 of the steps, and one seed" in first.text
+    assert "3 % of the steps" in first.text
     rows = [row for block in shown.blocks if isinstance(block, Grid) and block.marks for row in block.table.rows]
-    told = [row for row in rows if row[0] in {v.claim.id for v in verdicts if v.claim.kind is Kind.SWEEP}]
-    assert len(told) == 8
-    assert all("(quick)" in row[1] for row in told)
-    assert all("Quick runs settle nothing" in item for item in claims_report.told(claims_report.chosen(verdicts)).items)
+    sweep_ids = {v.claim.id for v in verdicts if v.claim.kind is Kind.SWEEP}
+    assert ["(quick)" in row[1] for row in rows if row[0] in sweep_ids] == [True] * 8
+    findings = claims_report.findings_list(claims_report.key_findings(verdicts))
+    assert all("Quick runs" in item for item in findings.items)
     assert "--quick" in markdown(shown)
 
 
@@ -83,19 +82,18 @@ def test_findings_are_chosen_by_the_rule() -> None:
         by_runs("thin", True, None, section="summary"),
         *(by_runs(f"of{number}", True, True, runs=1, section=f"8.{number}") for number in range(4)),
     ]
-    found = claims_report.chosen(verdicts)
-    assert [verdict.claim.id for verdict in found] == ["mine.end", "mine.most", "mine.more", "mine.of0", "mine.of1"]
-    points = claims_report.told(found[:3])
+    findings = claims_report.key_findings(verdicts)
+    assert [verdict.claim.id for verdict in findings] == ["mine.end", "mine.most", "mine.more", "mine.of0", "mine.of1"]
+    points = claims_report.findings_list(findings[:3])
     assert points.leads == (
         "“What end says” holds in every setting.",
         "“What most says” holds only as written.",
         "“What more says” holds in no setting.",
     )
-    assert points.items[1] == (
-        "Stated: most's figure. Measured, in 14 runs: as written: most True; as described: most False. Claim mine.most."
-    )
+    for fact in ("most's figure", "14 runs: as written: most True; as described: most False", "mine.most"):
+        assert fact in points.items[1]
     many = [by_runs(f"end{number}", True, True, section="summary") for number in range(7)]
-    assert len(claims_report.chosen(many)) == claims_report.MOST
+    assert len(claims_report.key_findings(many)) == claims_report.MOST
     assert "No claim is decided by runs yet." in markdown(page({}, [by_runs("thin", None, None)]))
 
 
@@ -104,9 +102,8 @@ def test_what_holds_in_none_of_its_own_settings_is_told_so() -> None:
     finding = replace(verdict.findings[0], holds=True, setting="as written at lr 1e-2")
     held = judge(verdict.claim, [*verdict.findings, finding])
     assert held.word is Word.ONLY_WHEN
-    assert claims_report.told([held]).leads == (
-        "“What elsewhere says” does not hold as stated, but does as written at lr 1e-2.",
-    )
+    (lead,) = claims_report.findings_list([held]).leads
+    assert lead.endswith("does not hold as stated, but holds as written at lr 1e-2.")
 
 
 def test_what_a_label_fixes_beside_the_settings_is_told() -> None:
@@ -122,7 +119,7 @@ def test_what_a_label_fixes_beside_the_settings_is_told() -> None:
     assert claims_report.apart(made, {"final_norm"}) == {}
     shown = Sheet(plan=made, records={}, pictures={})
     points = [block for block in claims_report.blocks(shown, []) if isinstance(block, Points)]
-    assert points[0].leads == ("Here as written:",)
+    assert points[0].leads == ("In this sweep, as written:",)
 
 
 def test_a_verdict_that_is_not_as_expected_is_told(plan: Plan) -> None:

@@ -1,4 +1,4 @@
-"""A document of blocks, in both forms: nothing in a text is markup, and the page needs nothing else."""
+"""Pages of blocks in Markdown and HTML: user text is never markup, and the HTML page is self-contained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sheets of a report of claims: tables beside what the text prints, missing cells, settings, and their order."""
+"""The sweeps in a report of claims: tables with published values, missing cells, settings, and their order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_tables_stand_beside_what_the_text_prints(plan: Plan) -> None:
     shown = page({"made_up": sheet(plan, FULL)}, every_word())
     for text in (plain(markdown(shown)), Reader(html(shown)).text):
         assert "2.000 ± 0.141 (2)" in text
-        assert "2 of 2 nan @12–33 [NaN near step 300]" in text
+        assert "2/2 nan @12–33 [NaN near step 300]" in text
         assert "In brackets: section 6.2." in text
         assert "0.729 to 3.271" in text, "the interval of 1.9 and 2.1"
     told = [block for block in shown.blocks if isinstance(block, Grid) and block.table.header[-1] == "stated"]

@@ -1,4 +1,4 @@
-"""A sweep's page: what stands in it, in which order, and curves that lose no spike."""
+"""The page of a sweep: its contents and their order, and curves that keep every spike."""
 
 import math
 from pathlib import Path
@@ -41,13 +41,14 @@ def traces(run_id: str) -> Traces:
     return report().records[run_id].traces or Traces(curve=())
 
 
-def test_runs_stand_by_how_badly_they_ended_with_the_curves_of_those_that_came_to_a_result() -> None:
+def test_runs_are_sorted_by_outcome_and_have_curves_if_they_have_a_result() -> None:
     grid = sweep_page.run_rows(report(), traces)
     assert [row[1] for row in grid.table.rows] == ["failed", "nonfinite", "diverged", "plateau", "learned", "pending"]
     assert list(grid.curves) == [row[0] for row in grid.table.rows[1:5]]
     by_word = {row[1]: dict(zip(grid.table.header, row, strict=True)) for row in grid.table.rows}
-    assert by_word["failed"]["what broke, and where"] == "Traceback: it broke"
-    assert by_word["nonfinite"]["what broke, and where"] == "step 12: nan in loss blocks.3.ffn.fc1, layer 4"
+    origin = grid.table.header[-1]
+    assert by_word["failed"][origin] == "Traceback: it broke"
+    assert by_word["nonfinite"][origin] == "step 12: nan in loss blocks.3.ffn.fc1, layer 4"
     assert by_word["learned"]["lr"] == "0.001"
     assert by_word["learned"]["final loss"] == "1.900"
     assert grid.curves[by_word["nonfinite"]["run"]]["death"] == 12
@@ -55,18 +56,17 @@ def test_runs_stand_by_how_badly_they_ended_with_the_curves_of_those_that_came_t
 
 def test_only_so_many_curves_are_on_a_page_and_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep_page, "MOST_CURVES", 2)
-    monkeypatch.setattr(sweep_page, "MOST_CURVES", 2)
     page = sweep_page.page(report(), traces, {}, Path("results/made_up"))
     grid = next(block for block in page.blocks if isinstance(block, Grid) and block.curves)
     assert len(grid.curves) == 2
     assert len(grid.table.rows) == 6
-    assert any("curves of the first 2 of 4" in getattr(block, "text", "") for block in page.blocks)
+    assert any("2 of 4" in getattr(block, "text", "") for block in page.blocks)
 
 
-def test_it_goes_from_what_was_asked_to_how_it_was_made() -> None:
+def test_sections_and_their_order() -> None:
     page = sweep_page.page(report(), traces, {"curves": b"png"}, Path("results/made_up"))
     headings = [block.text for block in page.blocks if isinstance(block, Heading) and block.level == 2]
-    assert headings == ["What was asked", "Outcomes", "Tables", "Figures", "Runs", "How it was made"]
+    assert headings == ["Configuration", "Outcomes", "Tables", "Figures", "Runs", "Reproduce"]
     outcomes = next(block for block in page.blocks if isinstance(block, Grid))
     assert sum(int(row[0]) for row in outcomes.table.rows) == len(PLAN.configs)
     assert outcomes.marks == ("failed", "nonfinite", "diverged", "plateau", "learned", "pending")

@@ -1,4 +1,4 @@
-"""Calculations of `normexp/texts/`: which there are, and what stands in for a part of one."""
+"""The calculations of `normexp/texts/`, and replacements for parts of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Made1 = Callable[[int], Finding]
 
 
 def table(**changed: dict[str, str]) -> list[Any]:
-    """The table of models, with cells of one model each changed; the model's name with _ for a space."""
+    """Return the table of models with changed cells, given by model name with _ for spaces and hyphens."""
     rows = []
     for model in load_models():
         cells = dict(model.cells)
@@ -37,7 +37,7 @@ def table(**changed: dict[str, str]) -> list[Any]:
 
 
 def layered(calculation: Made1, **rates: float) -> Finding:
-    """With gradients that grow from layer to layer as an exponential of this rate, by position."""
+    """Run a calculation with gradients that grow exponentially by layer, at a rate by position."""
 
     def sizes(config: RunConfig, *, skip_alone: bool = False) -> list[float]:
         return [math.exp(rates[config.position] * layer) for layer in range(1, config.depth + 1)]
@@ -49,7 +49,7 @@ def layered(calculation: Made1, **rates: float) -> Finding:
 
 
 def streaming(write: float, calculation: Made1) -> Finding:
-    """With a stream to which every block adds so much of it."""
+    """Run a calculation with a stream to which every block adds this share of it."""
     streams = [torch.ones(1, 2, 4) * (1 + write) ** layer for layer in range(13)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stream, "printed_streams", lambda seed: streams)
@@ -57,24 +57,24 @@ def streaming(write: float, calculation: Made1) -> Finding:
 
 
 def reading(calculation: Made1, *rates: float) -> Finding:
-    """With a probe that is right so often, layer by layer."""
+    """Run a calculation with a linear probe that has this accuracy by layer."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stream, "readable", lambda config: list(rates))
         return calculation(0)
 
 
 def switched_to_fresh_weights() -> Finding:
-    """Where the switch loses everything."""
+    """Switch to Post-LN with fresh weights, so that everything learned is lost."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(conversion, "moved", lambda network, position: build(replace(network.config, position=position)))
         return conversion.pre_then_post(0)
 
 
 def unchanged(network: Network) -> fold.Converted:
-    """Nothing replaced."""
+    """Convert nothing."""
     return fold.Converted(method="none", network=network)
 
 
 def printed_digits(calculation: Callable[[int, Sequence[str]], Finding], count: int) -> list[str]:
-    """What it gives with seed 0, to three digits after the point."""
+    """Return the result for seed 0 with three decimals."""
     return calculation(0, ["0.000"] * count).measured.split(", ")

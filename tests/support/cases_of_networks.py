@@ -1,4 +1,4 @@
-"""Calculations of whole networks and of the table of models: calls that must bear each out, and that must not."""
+"""Cases for calculations on networks: calls that must hold, and calls that must not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calculations of a norm, or of its place in a stack of matrices: calls that must bear each out, and that must not."""
+"""Cases for calculations on norms: calls that must hold, and calls that must not."""
 
 from __future__ import annotations
 

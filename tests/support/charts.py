@@ -1,4 +1,4 @@
-"""Figures of made-up runs, as numbers: nothing here is drawn."""
+"""The data of figures of made-up runs, without drawing."""
 
 from __future__ import annotations
 

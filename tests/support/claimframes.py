@@ -1,4 +1,4 @@
-"""Frames of runs for the checks of claims: that must bear each out, that must not, and that are too thin."""
+"""Frames of runs for the checks of claims: on which each holds, does not hold, or has too few runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Cell = tuple[Mapping[str, Any], list[Any]]
 
 
 def frame(cells: Iterable[Cell]) -> pd.DataFrame:
-    """One row a run: keys of the cell, and by seed a loss, `nan@step`, an outcome with a loss, or pending (None)."""
+    """Return one row per run: the keys of the cell, and by seed a loss, `nan@step`, an outcome, or None for pending."""
     rows = []
     for values, ends in cells:
         keys = {key: value for key, value in values.items() if key not in NUMBERS}
@@ -54,7 +54,7 @@ def both(pre: tuple[list[Any], ...], post: tuple[list[Any], ...]) -> pd.DataFram
 
 
 def deep(twelve: pd.DataFrame, thirty: pd.DataFrame) -> pd.DataFrame:
-    """A grid at 12 layers and one at 30."""
+    """Return a grid at 12 layers and one at 30 in one frame."""
     twelve = twelve.assign(depth=12)
     thirty = thirty.assign(depth=30, run_id=thirty["run_id"] + "-deep")
     return pd.concat([twelve, thirty], ignore_index=True)

@@ -1,4 +1,4 @@
-"""Verdicts and sheets that are made up, the page of them, and a reader of its HTML."""
+"""Made-up verdicts and sweeps, the report page of them, and a reader of its HTML."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def cited(name: str, *, own: bool) -> Verdict:
 
 
 def every_word(quick: bool = False) -> list[Verdict]:
-    """One claim of each verdict, and a calculation."""
+    """Return one claim of each verdict, and a calculation."""
     computed = Finding(holds=True, measured="4096", sentence="counted", seeds=1)
     return [
         by_runs("holds", True, True, quick=quick, note="with a | in it"),
@@ -63,7 +63,7 @@ def every_word(quick: bool = False) -> list[Verdict]:
 
 
 def published_plan() -> Plan:
-    """Of which a text prints one cell."""
+    """Return a plan with one published cell."""
     published = Published(where={"norm": "none", "lr": 1e-2}, text="NaN near step 300", source="section 6.2")
     return made.plan(
         {"norm": ["ln", "none"], "lr": [1e-3, 1e-2], "seed": [0, 1]},
@@ -92,7 +92,7 @@ def page(sheets: dict[str, Sheet], verdicts: list[Verdict], scale: float = 1.0) 
 
 
 class Reader(HTMLParser):
-    """The text of a page; fails where a tag is not closed in its place, or something is fetched."""
+    """The text of an HTML page. It fails if a tag is not closed in order, or if something is fetched."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -128,5 +128,5 @@ class Reader(HTMLParser):
 
 
 def plain(text: str) -> str:
-    """Markdown without its backslashes."""
+    """Return Markdown without its backslashes."""
     return re.sub(r"\\(.)", r"\1", text)

@@ -1,4 +1,4 @@
-"""What to look for in a figure that is drawn: crosses, a legend, and words that are cut off."""
+"""What to look for in a drawn figure: crosses, the legend, and text that is cut off."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from normexp.config.plan import Plan
 
 
 def torn_plan() -> Plan:
-    """For `torn` runs, under a title that is hard to draw."""
+    """Return a plan for `torn` runs, with a title that is hard to draw."""
     axes = {"norm": ["ln", "none"], "lr": [1e-3, 1e-2], "seed": [0, 1, 2]}
     return made.plan(axes, depth=4, title=r"$dépth^_ \frac$ & <x>: a title that does not fit on one line of a column")
 
 
 def crosses(figure: Figure) -> list[tuple[float, float]]:
-    """Places of the crosses in all panels."""
+    """Return the positions of the crosses in all panels."""
     lines = [line for ax in figure.axes for line in ax.lines if line.get_marker() == "X"]
     return [(float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in lines]
 
@@ -26,7 +26,7 @@ def legend(figure: Figure) -> list[str]:
 
 
 def cut_off(figure: Figure) -> list[str]:
-    """Words that reach beyond the figure, or that two titles write over each other."""
+    """Return texts that reach beyond the figure, and titles that overlap."""
     figure.draw_without_rendering()
     width, height = figure.get_size_inches() * figure.dpi
     found = []

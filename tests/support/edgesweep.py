@@ -1,4 +1,4 @@
-"""The sweep whose edges are looked for: a cell for each of two positions."""
+"""The sweep for searches of stability limits: one cell for each of two positions."""
 
 from __future__ import annotations
 

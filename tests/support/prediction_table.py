@@ -1,4 +1,4 @@
-"""The table of docs/predictions.md: what papers say of networks at initialization, with the verdicts found here.
+"""The table of docs/predictions.md: predictions for networks at initialization, with their verdicts.
 
 `python tests/support/prediction_table.py` prints it as Markdown.
 """
@@ -18,13 +18,13 @@ from normexp.report.markdown import escape
 
 @functools.cache
 def verdicts() -> Sequence[Verdict]:
-    """Of every claim of the papers that is calculated."""
+    """Return the verdict of every calculated claim of the papers."""
     file, claims, _ = choose(["papers"])
     return evaluate.judged(file, [claim for claim in claims if claim.kind is Kind.COMPUTE], Path("no runs"))
 
 
 def table() -> str:
-    """Every claim, with what is stated, the verdict, and what is measured, as Markdown."""
+    """Return every claim with its stated value, verdict and measurement, as Markdown."""
     lines = ["| claim | source | stated | verdict | measured here |", "|---|---|---|---|---|"]
     for verdict in verdicts():
         claim = verdict.claim

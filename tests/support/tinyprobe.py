@@ -1,4 +1,4 @@
-"""A small network, as words of `normexp probe` and as keys."""
+"""A small network, as arguments of `normexp probe` and as keys."""
 
 from __future__ import annotations
 

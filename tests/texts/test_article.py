@@ -1,4 +1,4 @@
-"""The shipped claims that are calculated: their verdicts, and that norms and schemes made wrong change them."""
+"""The calculated claims of the article: their verdicts, and that wrong norms and schemes change them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ LONG = {
 
 @pytest.mark.parametrize("long", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_the_article_s_calculations_come_out_as_the_file_expects(long: bool, tmp_path: Path) -> None:
-    """With one seed each; what takes longest is left to the command."""
+    """Calculations run with one seed; the longest ones only in the slow tests."""
     left_out = {*SPEED, "gradients.exponential"}
     of_time = [claim for claim in article() if claim.check not in left_out and (claim.check in LONG) is long]
     claims = [replace(claim, seeds=1) for claim in of_time]
@@ -65,7 +65,7 @@ def test_the_article_s_claims_use_every_calculation_of_its_own() -> None:
 
 
 class UnbiasedLayerNorm(nn.LayerNorm):
-    """LayerNorm gone wrong: the variance divided by d - 1."""
+    """A wrong LayerNorm: its variance is divided by d - 1."""
 
     def forward(self, x: Tensor) -> Tensor:
         x_hat = (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True) + self.eps).sqrt()

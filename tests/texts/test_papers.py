@@ -1,4 +1,4 @@
-"""The claims of papers: each calculation against its opposite, wrong formulas caught, runs that sweeps share."""
+"""The claims of papers: each calculation with opposite measurements, wrong formulas, and runs shared between sweeps."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def always(value: Any) -> Callable[..., Any]:
 
 
 def unbiased(norm: str, x_nd: Tensor) -> Tensor:
-    """RMSNorm, and LayerNorm with the variance over d - 1."""
+    """Apply RMSNorm, or LayerNorm with the variance divided by d - 1."""
     if norm == "ln":
         return (x_nd - x_nd.mean(-1, keepdim=True)) / x_nd.std(-1, keepdim=True)
     return x_nd / x_nd.square().mean(-1, keepdim=True).sqrt()
@@ -90,7 +90,7 @@ OPPOSITES: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "initial_norm.layer_norm_is_centred_rms": (outputs, "normalized", unbiased),
     "initial_norm.pre_layer_norm_folds": (outputs, "fold_errors", always((0.1, 0.7, 0.6))),
 }
-"""Check to what is put in place of what it measures, so that it comes out the other way."""
+"""For each calculation, the function to replace and a replacement that reverses the result."""
 
 
 def test_every_calculation_has_its_opposite() -> None:

@@ -1,6 +1,6 @@
-"""The literature's predictions of gradients at initialization, each a quantity with a band.
+"""The literature's predictions of gradients at initialization, each as a quantity with a tolerance.
 
-W2 is the FFN's second matrix. Papers by their arXiv numbers.
+W2 is the second matrix of the FFN. Papers are given by their arXiv numbers.
 """
 
 import math
@@ -40,7 +40,7 @@ class TestGradients:
         assert slope(last_w2_gradients("pre", SEEDS)) == pytest.approx(-0.5, abs=0.1)
 
     def test_post_last_gradient_does_not_fall(self) -> None:
-        """2002.04745, Theorem 1: it does not depend on L, so that times sqrt(L) it rises."""
+        """2002.04745, Theorem 1: it does not depend on L, so times sqrt(L) it rises."""
         assert spread(last_w2_gradients("post", SEEDS)) < 1.2
         assert slope(last_w2_gradients("post", SEEDS)) == pytest.approx(0.0, abs=0.1)
         assert spread(times_root(last_w2_gradients("post", SEEDS))) > 2.5
@@ -78,14 +78,14 @@ class TestGradients:
 
     @pytest.mark.parametrize("seed", SEEDS)
     def test_pre_falls_with_the_layer(self, seed: int) -> None:
-        """2002.04745, Figure 3, has Pre's expected gradient of W2 flat over layers. It is not: it falls.
+        """2002.04745, Figure 3, shows Pre's expected gradient of W2 as flat over layers, but here it falls.
 
-        2203.00555, section 1, too, has larger gradients in Pre's first layers.
+        2203.00555, section 1, also has larger gradients in Pre's first layers.
         """
         assert 0.3 < top_over_bottom("pre", seed) < 0.65
 
     def test_of_narrower_layers_are_smaller(self) -> None:
-        """2203.00555, section 3, has them much larger in training. Before it they are smaller, and alike at all L."""
+        """2203.00555, section 3: they are much larger in training. Before it they are smaller, and equal at all L."""
         narrowed, plain = (top_layer_gradients(SEEDS, narrowed=value) for value in (True, False))
         assert all(one < 0.8 * other for one, other in zip(narrowed, plain, strict=True))
         assert spread(narrowed) < 1.1

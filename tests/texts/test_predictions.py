@@ -1,7 +1,7 @@
-"""The literature's predictions of networks at initialization, each a quantity with a band.
+"""The literature's predictions of networks at initialization, each as a quantity with a tolerance.
 
-Bands come from the formulas where there are any, with room for the scatter of three seeds at width 64; where what is
-found contradicts the paper, the test holds what is found and says so. Papers by their arXiv numbers.
+Tolerances come from formulas where possible, with a margin for three seeds at width 64. Where a measurement contradicts
+the paper, the test asserts the measurement and says so. Papers are given by their arXiv numbers.
 """
 
 import itertools
@@ -42,7 +42,7 @@ from normexp.texts.papers.outputs import heavy_rows, largest_output, normalized,
 
 
 def ffn_share(hidden: int) -> float:
-    """Mean square of what an FFN with relu and Xavier weights makes of an input of mean square 1: 2dh / (d + h)^2."""
+    """Return the mean square of an FFN's output (ReLU, Xavier weights) for input of mean square 1: 2dh / (d + h)^2."""
     return 2 * WIDTH * hidden / (WIDTH + hidden) ** 2
 
 
@@ -74,10 +74,11 @@ class TestStream:
             assert mean_squares("post", depth, seed)[1:] == pytest.approx([1.0] * depth, rel=1e-3)
         assert np.mean([before_norms("ffn", seed, hidden=WIDTH) for seed in SEEDS]) == pytest.approx(1.5, rel=0.03)
 
+    @pytest.mark.slow
     def test_sandwich_is_1_plus_2l(self) -> None:
         """2502.02732, equation 4: each layer adds two outputs of variance 1, so the mean square is 1 + 2l.
 
-        Outputs add up as if independent only on the average over weights: one seed is within a quarter of it.
+        Outputs are independent only on average over weights: a single seed is within a quarter of the value.
         """
         for layer, value in enumerate(expected_squares("sandwich", 40, range(16))):
             assert value == pytest.approx(1 + 2 * layer, rel=0.1)
@@ -85,6 +86,7 @@ class TestStream:
             assert mean_squares("sandwich", 40, seed)[-1] == pytest.approx(81, rel=0.25)
             assert fit_of_line(mean_squares("sandwich", 40, seed))[1] > 0.98
 
+    @pytest.mark.slow
     def test_lns_grows_as_the_harmonic_sum(self) -> None:
         """2502.05795, Lemma 4.1: at most L^(2 - e). At initialization it is far less: layer l adds 1/l of what it adds
         in Pre, so the mean square is between 1 + 4/9 H_l and 1 + 13/9 H_l, H_l = 1 + 1/2 + ... + 1/l.
@@ -129,7 +131,7 @@ class TestSkipPath:
 
 @pytest.mark.slow
 class TestRankCollapse:
-    """2206.03126, abstract: tokens become one, and gradients of queries vanish; scaled branches prevent it."""
+    """2206.03126, abstract: tokens become equal and gradients of queries vanish; scaled branches prevent it."""
 
     def test_of_post(self) -> None:
         for seed in SEEDS:
@@ -145,7 +147,7 @@ class TestRankCollapse:
         assert shallow > 1e4 * deep
 
     def test_of_queries_gradients_is_less_in_b2t(self) -> None:
-        """2206.00330: B2T loses less of them with depth, though not nothing."""
+        """2206.00330: B2T loses less of them with depth, but some."""
         found = first_q_gradients("b2t")
         assert 4 < found[0] / found[-1] < 10
 
@@ -173,8 +175,9 @@ class TestUpdate:
         assert slope(sgd_updates("deepnorm")) == pytest.approx(0.0, abs=0.1)
         assert spread(sgd_updates("deepnorm")) < 1.25
 
+    @pytest.mark.slow
     def test_of_post_grows_the_most(self) -> None:
-        """At least as L: here faster, until what is after the last norm cannot change more. Pre is between the two."""
+        """It grows at least as L, here faster, until saturation after the last norm. Pre is in between."""
         post, pre = slope(sgd_updates("post")), slope(sgd_updates("pre"))
         assert 1.0 < post < 2.0
         assert 0.4 < pre < 0.8
@@ -207,7 +210,7 @@ class TestWithoutNorm:
             assert seen("pre", 40, seed)["fc2", "grad_norm", 1] < 1
 
     def test_a_fused_kernel_makes_them_nan(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """It computes the softmax again in its backward pass, from logits whose rounding is no longer small."""
+        """The kernel recomputes the softmax in its backward pass, from logits with large rounding errors."""
         monkeypatch.setattr(branches, "LONGEST", 0)
         found = initial._seen.__wrapped__(initial.network("pre", 40, SEEDS[0], norm="none"))
         assert math.isnan(found["fc2", "grad_norm", 1])
@@ -216,13 +219,13 @@ class TestWithoutNorm:
 class TestNormOutputs:
     @pytest.mark.parametrize(("mean", "std"), [(0.5, 1.0), (0.0, 3.0), (-2.0, 0.5)])
     def test_of_rms_norm_keep_the_ratio_of_mean_and_std(self, mean: float, std: float) -> None:
-        """Closed form: for N(m, s^2) the output has mean m / sqrt(m^2 + s^2) and std s / sqrt(m^2 + s^2)."""
+        """Closed form: for N(m, s^2), the output has mean m / sqrt(m^2 + s^2) and std s / sqrt(m^2 + s^2)."""
         root = math.hypot(mean, std)
         assert rms_statistics(mean, std) == pytest.approx((mean / root, std / root), abs=0.003)
 
     @pytest.mark.parametrize(("norm", "bound"), [("rms", math.sqrt(WIDTH)), ("ln", math.sqrt(WIDTH - 1))])
     def test_are_bounded(self, norm: str, bound: float) -> None:
-        """Closed form: no output is larger than sqrt(d), RMSNorm, or sqrt(d - 1), LayerNorm; one spike gets there."""
+        """Closed form: no output exceeds sqrt(d) for RMSNorm or sqrt(d - 1) for LayerNorm; one spike reaches it."""
         assert largest_output(norm) == pytest.approx(bound, rel=1e-12)
         largest = float(normalized(norm, heavy_rows(0)).abs().max())
         assert 0.9 * bound < largest <= bound * (1 + 1e-12)

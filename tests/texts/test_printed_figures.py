@@ -1,4 +1,4 @@
-"""Figures as a text prints them: compared digit by digit, and given in a claims file of one's own."""
+"""Printed figures: compared digit by digit, and given in a user's claims file."""
 
 from __future__ import annotations
 
@@ -28,19 +28,21 @@ class TestFigures:
         for value in (math.inf, -math.inf, math.nan, 1e300):
             assert not figures.same(value, "1.0")
 
-    def test_values_stand_beside_what_is_printed(self) -> None:
-        assert figures.beside([7.9149, 1e9], ["7.9", "1"], "norms").measured == "7.9, 1e+09"
-        wrong = figures.beside([7.9149], ["8.0"], "norms")
-        assert (wrong.holds, wrong.sentence) == (False, "norms: 7.9, where 8.0 is printed")
-        assert not figures.beside([1.0], ["1.0", "2.0"], "norms").holds
+    def test_values_are_compared_with_printed_figures(self) -> None:
+        assert figures.compare_printed([7.9149, 1e9], ["7.9", "1"], "norms").measured == "7.9, 1e+09"
+        wrong = figures.compare_printed([7.9149], ["8.0"], "norms")
+        assert not wrong.holds
+        assert "7.9" in wrong.sentence
+        assert "8.0" in wrong.sentence
+        assert not figures.compare_printed([1.0], ["1.0", "2.0"], "norms").holds
 
-    def test_circumstances(self) -> None:
+    def test_conditions(self) -> None:
         yes, no = (True, "1"), (False, "0")
-        assert figures.circumstances({"a": yes, "b": yes}, {"c": no}, "s").word is None
-        partly = figures.circumstances({"a": no, "b": yes, "d": yes}, {"c": yes}, "s")
+        assert figures.by_condition({"a": yes, "b": yes}, {"c": no}, "s").word is None
+        partly = figures.by_condition({"a": no, "b": yes, "d": yes}, {"c": yes}, "s")
         assert (partly.word, partly.setting, partly.measured) == (Word.ONLY_WHEN, "b and d", "a: 0; b: 1; d: 1; c: 1")
-        assert figures.circumstances({"a": no}, {"c": yes}, "s").setting == "c"
-        none = figures.circumstances({"a": no}, {"c": no}, "s")
+        assert figures.by_condition({"a": no}, {"c": yes}, "s").setting == "c"
+        none = figures.by_condition({"a": no}, {"c": no}, "s")
         assert (none.holds, none.word) == (False, None)
 
 
@@ -56,7 +58,7 @@ claims:
 """
 
 
-def test_figures_of_a_claims_file_of_one_s_own(tmp_path: Path) -> None:
+def test_figures_of_a_user_s_claims_file(tmp_path: Path) -> None:
     for text, word in ((FIGURES, Word.REPRODUCED), (FIGURES.replace("128", "127"), Word.NOT_REPRODUCED)):
         file = parse(text, tmp_path / "mine.yaml")
         assert file.claims[0].parameters["figures"][0] == "64"
@@ -66,26 +68,26 @@ def test_figures_of_a_claims_file_of_one_s_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "complaint"),
+    ("old", "new", "place", "hint"),
     [
-        ("    with: {figures: [64, 128, 64]}\n", "", "7: claims[1].with: norms.parameters needs figures"),
-        ("[64, 128, 64]", "[64, 128]", "8: claims[1].with.figures: norms.parameters compares with 3 figures, not 2"),
-        ("[64, 128, 64]", "[]", "8: claims[1].with.figures: is empty: write the figures of the text"),
-        ("[64, 128, 64]", "[64, many, 64]", "8: claims[1].with.figures: 'many' is not a number"),
-        ("figures:", "figure:", "8: claims[1].with.figure: unknown key; did you mean figures?"),
-        ("norms.parameters", "norms.by_hand", "8: claims[1].with: norms.by_hand compares with no figures: drop it"),
-        ("norms.parameters", "norms.parameter", "7: claims[1].check: 'norms.parameter' is not there; did you mean"),
+        ("    with: {figures: [64, 128, 64]}\n", "", "7: claims[1].with: ", "figures"),
+        ("[64, 128, 64]", "[64, 128]", "8: claims[1].with.figures: ", "3 figures"),
+        ("[64, 128, 64]", "[]", "8: claims[1].with.figures: ", "empty"),
+        ("[64, 128, 64]", "[64, many, 64]", "8: claims[1].with.figures: ", "many"),
+        ("figures:", "figure:", "8: claims[1].with.figure: ", "figures?"),
+        ("norms.parameters", "norms.by_hand", "8: claims[1].with: ", "norms.by_hand"),
+        ("norms.parameters", "norms.parameter", "7: claims[1].check: ", "norms.parameters?"),
     ],
 )
-def test_a_fault_in_figures_is_told(tmp_path: Path, old: str, new: str, complaint: str) -> None:
+def test_a_fault_in_figures_has_its_place(tmp_path: Path, old: str, new: str, place: str, hint: str) -> None:
     assert old in FIGURES
     with pytest.raises(UserError) as caught:
         parse(FIGURES.replace(old, new), tmp_path / "mine.yaml")
-    told = [line.replace(f"{tmp_path}/mine.yaml:", "") for line in caught.value.complaints]
-    assert any(line.startswith(complaint) for line in told), told
+    complaints = [line.replace(f"{tmp_path}/mine.yaml:", "") for line in caught.value.complaints]
+    assert any(line.startswith(place) and hint in line for line in complaints), complaints
 
 
-def test_figures_of_which_nothing_can_be_made_are_told_with_the_claim(tmp_path: Path) -> None:
+def test_a_failing_calculation_is_an_error_of_the_claim(tmp_path: Path) -> None:
     file = parse(FIGURES.replace("[64,", "[-3,"), tmp_path / "mine.yaml")
-    with pytest.raises(UserError, match=r"mine.yaml:2: mine.norms: norms.parameters cannot be made with figures -3"):
+    with pytest.raises(UserError, match=r"mine.yaml:2: mine.norms: norms.parameters .*-3"):
         evaluate.judged(file, file.claims, tmp_path)

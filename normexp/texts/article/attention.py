@@ -10,44 +10,47 @@ from normexp.claims.claim import Finding
 from normexp.config.run import RunConfig
 from normexp.model.branches import QK_NORMS, Attention
 from normexp.model.network import build
-from normexp.texts.figures import Figures, Seen, circumstances, contradiction, plain
+from normexp.texts.figures import Figures, Observed, by_condition, contradiction, one_seed
 from normexp.training.trainer import parameter_count
 
 
 def parameters(seed: int, figures: Figures, qk_norm: str = "rms") -> Finding:
-    """Over so many features (first figure) in so many heads (second), the norms of its code add the third figure."""
+    """Check the number of parameters that QK-Norm adds.
+
+    The figures are the width, the number of heads, and the stated number of added parameters.
+    """
     width, heads, stated = map(int, figures)
-    found = {
+    counts = {
         name: sum(map(parameter_count, QK_NORMS[name].make(RunConfig(width=width, heads=heads))))
         for name in (qk_norm, "full")
     }
-    measured = f"{found[qk_norm]} a layer at d = {width} in {heads} heads"
-    sentence = f"{measured}, twice the features of a head; over all heads together it would be {found['full']}"
-    return contradiction(found[qk_norm] == stated, measured, sentence)
+    measured = f"{counts[qk_norm]} per layer at d = {width} in {heads} heads"
+    sentence = f"{measured}, twice the features of a head; over all heads together it would be {counts['full']}"
+    return contradiction(counts[qk_norm] == stated, measured, sentence)
 
 
 def unit_variance(seed: int, std: float = 1.0) -> Finding:
-    """Where queries and keys have variance 1, so have the logits over sqrt(d_k), to a twentieth."""
+    """Check that logits over sqrt(d_k) have variance 1, within 5 %, if queries and keys have variance 1."""
     torch.manual_seed(seed)
     q_bk, k_bk = torch.randn(2000, 16), torch.randn(2000, 16)
-    found = float((std * q_bk @ (std * k_bk).T / 4).std())
-    told = f"standard deviation of the logits {found:.3f}"
-    return plain(abs(found - 1) < 0.05, f"std {found:.3f}", f"{told}, seed {seed}")
+    logit_std = float((std * q_bk @ (std * k_bk).T / 4).std())
+    sentence = f"standard deviation of the logits {logit_std:.3f}, seed {seed}"
+    return one_seed(abs(logit_std - 1) < 0.05, f"std {logit_std:.3f}", sentence)
 
 
 def bounded(seed: int, qk_norm: str = "rms") -> Finding:
-    """With the norm, no logit is above sqrt(d_k), however large the weights of queries and keys, or the norm's gains.
+    """Check that with QK-Norm no logit exceeds sqrt(d_k), whatever the weights of queries and keys or the gains.
 
-    As the article prints it, the norm has gains, which training moves.
+    The norm that the article prints has gains, which training changes.
     """
     unbounded = f"without {_largest(seed, 'none', 1.0):.3g}"
 
-    def look(gain: float) -> Seen:
+    def look(gain: float) -> Observed:
         largest = _largest(seed, qk_norm, gain)
         return largest <= 4 * (1 + 1e-5), f"{largest:.3f}, {unbounded}"
 
-    sentence = f"largest logit with the weights of queries and keys times 100, sqrt(d_k) being 4, seed {seed}"
-    return circumstances({"at gains of 1": look(1.0), "at gains of 2": look(2.0)}, {}, sentence)
+    sentence = f"largest logit with the weights of queries and keys times 100; sqrt(d_k) is 4, seed {seed}"
+    return by_condition({"at gains of 1": look(1.0), "at gains of 2": look(2.0)}, {}, sentence)
 
 
 @torch.no_grad()
@@ -66,7 +69,7 @@ def _largest(seed: int, qk_norm: str, gain: float) -> float:
 
 
 def saturates(seed: int, factor: float = 10.0) -> Finding:
-    """Ten times larger queries and keys make attention nearly one-hot, and its gradient less than half."""
+    """Check that ten times larger queries and keys make attention nearly one-hot and halve its gradient."""
     torch.manual_seed(seed)
     q_btk, k_btk, v_btk, upstream = (torch.randn(64, 16, 16) for _ in range(4))
     entropies, gradients = {}, {}
@@ -79,4 +82,4 @@ def saturates(seed: int, factor: float = 10.0) -> Finding:
     softer, sharper = (f"{entropies[at]:.3f} nats, gradient {gradients[at]:.1f}" for at in (1.0, factor))
     measured = f"entropy {softer} to {sharper}"
     holds = entropies[factor] < 0.1 and gradients[factor] < 0.5 * gradients[1.0]
-    return plain(holds, measured, f"with queries and keys ten times larger: {measured}, seed {seed}")
+    return one_seed(holds, measured, f"with queries and keys ten times larger: {measured}, seed {seed}")

@@ -1,4 +1,4 @@
-"""Statistics over a batch, over a sequence and over a token (section 1.2)."""
+"""Statistics over a batch, a sequence, and a token (section 1.2)."""
 
 from __future__ import annotations
 
@@ -9,45 +9,48 @@ from torch import Tensor
 
 from normexp.claims.claim import Finding
 from normexp.texts.article.printed import norm
-from normexp.texts.figures import Figures, beside, contradiction, plain
+from normexp.texts.figures import Figures, compare_printed, contradiction, one_seed
 
 SEED, WIDTH, LENGTHS = 1, 64, (5, 12, 30, 200)
 
 
 def sequences(seed: int) -> list[Tensor]:
-    """Four sequences (t, d) as its code draws them."""
+    """Return four sequences (t, d), drawn as in the article's code."""
     torch.manual_seed(SEED + seed)
     return [torch.randn(tokens, WIDTH) * 2.0 + 1.0 for tokens in LENGTHS]
 
 
 def statistics(x: Tensor) -> tuple[float, float]:
-    """Mean and biased variance over everything."""
+    """Return the mean and the biased variance over all elements."""
     return x.mean().item(), x.var(unbiased=False).item()
 
 
 def printed_batch(seed: int, figures: Figures) -> Finding:
-    """Mean and variance of all tokens of the first 4, 2 and 1 sequences."""
-    found = [value for keep in (4, 2, 1) for value in statistics(torch.cat(sequences(seed)[:keep]))]
-    return beside(found, figures, "mean and variance of the first 4, 2 and 1 sequences")
+    """Compare the mean and variance over all tokens of the first 4, 2 and 1 sequences with the figures."""
+    values = [value for keep in (4, 2, 1) for value in statistics(torch.cat(sequences(seed)[:keep]))]
+    return compare_printed(values, figures, "mean and variance of the first 4, 2 and 1 sequences")
 
 
 def printed_sequences(seed: int, figures: Figures) -> Finding:
-    """Mean and variance of the first two sequences by themselves."""
-    found = [value for x_td in sequences(seed)[:2] for value in statistics(x_td)]
-    return beside(found, figures, "mean and variance of the first and of the second sequence")
+    """Compare the mean and variance of each of the first two sequences with the figures."""
+    values = [value for x_td in sequences(seed)[:2] for value in statistics(x_td)]
+    return compare_printed(values, figures, "mean and variance of the first and of the second sequence")
 
 
 def one_alone(seed: int, figures: Figures) -> Finding:
-    """A batch of the first sequence alone has the figures of the first sequence: the first two, then the last two."""
+    """Check that a batch of one sequence has the printed statistics of that sequence.
+
+    The first two figures are those of the batch, and the last two those of the sequence.
+    """
     first = sequences(seed)[0]
     assert statistics(torch.cat([first])) == statistics(first)
-    measured = "{:.3f} and {:.3f} by both ways".format(*statistics(first))
+    measured = "{:.3f} and {:.3f} both ways".format(*statistics(first))
     batch, alone = [float(figure) for figure in figures[:2]], [float(figure) for figure in figures[2:]]
     return contradiction(batch == alone, measured, f"one sequence has one mean and variance, {measured}")
 
 
 def per_token(seed: int, name: str = "ln") -> Finding:
-    """What its code calls LayerNorm's statistics leaves a token alone where others change, as LayerNorm does."""
+    """Check that what the code calls LayerNorm's statistics leaves a token unchanged when others change."""
     x_td = sequences(seed)[0]
     changed_td = torch.cat([x_td[:-1], x_td[-1:] + 10])
 
@@ -59,12 +62,12 @@ def per_token(seed: int, name: str = "ln") -> Finding:
     layer_norm = norm(name, WIDTH)
     kept = float((layer_norm(changed_td)[0] - layer_norm(x_td)[0]).detach().abs().max())
     measured = f"the first token moves by {moved:.2g}, with LayerNorm by {kept:.2g}"
-    sentence = f"when the last token changes, by mean and variance of the sequence {measured}"
+    sentence = f"if the last token changes, with statistics of the sequence {measured}"
     return contradiction(moved <= kept, measured, sentence)
 
 
 def alone(seed: int, name: str = "ln") -> Finding:
-    """A token's output is the same whatever else is in the batch, in training and in evaluation."""
+    """Check that a token's output does not depend on the rest of the batch, in training and in evaluation."""
     torch.manual_seed(seed)
     x_btd = torch.randn(8, 16, WIDTH) * 2 + 1
     others_btd = torch.randn(8, 16, WIDTH) * 5
@@ -74,11 +77,11 @@ def alone(seed: int, name: str = "ln") -> Finding:
     evaluated = module.eval()(x_btd)[0, 0]
     moved, mode = (float((other - before).detach().abs().max()) for other in (after, evaluated))
     measured = f"change of {moved:.2g} with other neighbours, of {mode:.2g} in evaluation"
-    return plain(moved == 0 and mode == 0, measured, f"a token's output has a {measured}, seed {seed}")
+    return one_seed(moved == 0 and mode == 0, measured, f"a token's output has a {measured}, seed {seed}")
 
 
 def padding(seed: int, name: str = "bn") -> Finding:
-    """Tokens of four sequences are normed otherwise when padding with zeros counts."""
+    """Check that the outputs for the tokens of four sequences change if padding with zeros is included."""
     xs = sequences(seed)
     padded_btd = torch.zeros(len(xs), max(LENGTHS), WIDTH)
     for row_td, x_td in zip(padded_btd, xs, strict=True):
@@ -88,11 +91,11 @@ def padding(seed: int, name: str = "bn") -> Finding:
     without = module(torch.cat(xs)[None])[0]
     moved = float((with_padding - without).detach().square().mean().sqrt())
     measured = f"outputs of the real tokens move by {moved:.2g} (RMS)"
-    return plain(moved > 0.01, measured, f"with zeros up to 200 tokens in the statistics {measured}, seed {seed}")
+    return one_seed(moved > 0.01, measured, f"if padding with zeros to 200 tokens is included, {measured}, seed {seed}")
 
 
 def noise(seed: int, name: str = "bn") -> Finding:
-    """What a sequence is normed to varies more with the rest of its batch where that has 8 instead of 32."""
+    """Check that a sequence's output varies more with the rest of its batch for batches of 8 than for 32."""
     torch.manual_seed(seed)
     pool_btd = torch.randn(256, 1, WIDTH) + torch.randn(256, 16, WIDTH)
     module, spread = norm(name, WIDTH), {}
@@ -104,4 +107,4 @@ def noise(seed: int, name: str = "bn") -> Finding:
         spread[size] = float(torch.stack(outputs).var(dim=0).mean().sqrt())
     measured = f"spread {spread[32]:.3f} in batches of 32, {spread[8]:.3f} of 8"
     sentence = f"outputs of one sequence in 60 batches, sequences with an offset each: {measured}, seed {seed}"
-    return plain(spread[8] > 1.5 * spread[32], measured, sentence)
+    return one_seed(spread[8] > 1.5 * spread[32], measured, sentence)

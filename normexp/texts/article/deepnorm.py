@@ -1,4 +1,4 @@
-"""Where DeepNorm's alpha stands, and what it does at initialization (section 5.2)."""
+"""Where DeepNorm applies alpha, and its effect at initialization (section 5.2)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from normexp.config.run import RunConfig
 from normexp.model.block import Block
 from normexp.model.network import Network, build
 from normexp.texts.article.printed import setting
-from normexp.texts.figures import circumstances
+from normexp.texts.figures import by_condition
 from normexp.training.inspection import inspect_trainer
 from normexp.training.trainer import Trainer
 
@@ -18,7 +18,7 @@ BRANCH, SKIP = "alpha on the branch, as stated", "alpha on the skip path, as in 
 
 
 def swapped(config: RunConfig) -> Network:
-    """The network with the factors of skip path and branch exchanged."""
+    """Return the network with the factors of skip path and branch exchanged."""
     network = build(config)
     for block in network.blocks.values():
         assert isinstance(block, Block)
@@ -29,13 +29,16 @@ def swapped(config: RunConfig) -> Network:
 
 
 def update(config: RunConfig, network: Network) -> float:
-    """RMS change of the logits where all matrices of the blocks make a step of SGD at 0.01."""
+    """Return the RMS change of the logits by one SGD step at 0.01 on all matrices of the blocks."""
     rows = inspect_trainer(Trainer(config, network, autograd=True), number=1)
     return next(row.value for row in rows if row.part == "logits" and row.quantity == "sgd_update")
 
 
 def tames(seed: int, position: str = "deepnorm") -> Finding:
-    """What a step of SGD changes grows less than 1.5-fold from 8 to 32 layers, alpha on the branch or on the skip."""
+    """Check that the effect of an SGD step grows by less than a factor of 1.5 from 8 to 32 layers.
+
+    It is computed with alpha on the branch and with alpha on the skip path.
+    """
     changes: dict[str, list[float]] = {BRANCH: [], SKIP: []}
     for depth in DEPTHS:
         config = setting("as a Transformer")(depth=depth, position=position, seed=seed)
@@ -43,4 +46,4 @@ def tames(seed: int, position: str = "deepnorm") -> Finding:
         changes[SKIP].append(update(config, build(config)))
     seen = {name: (late < 1.5 * early, f"{early:.2g} and {late:.2g}") for name, (early, late) in changes.items()}
     sentence = "change of the logits by a step of SGD at 8 and at 32 layers"
-    return circumstances({BRANCH: seen[BRANCH]}, {SKIP: seen[SKIP]}, sentence)
+    return by_condition({BRANCH: seen[BRANCH]}, {SKIP: seen[SKIP]}, sentence)

@@ -1,4 +1,4 @@
-"""What is said of mainstream models, by this program's table of them (section 2.4)."""
+"""Claims about mainstream models, checked against the program's table of models (section 2.4)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from normexp.claims.claim import Finding, Word
 from normexp.config.labels import listed
 from normexp.schemes import models
 from normexp.schemes.models import Model
-from normexp.texts.figures import plain
+from normexp.texts.figures import one_seed
 
 TIMELINE = {
     "Transformer": ("LN", "post", "none"),
@@ -20,7 +20,7 @@ TIMELINE = {
     "LLaMA 1": ("RMS", "pre", "none"),
     "Qwen3": ("RMS", "pre", "RMS per head"),
 }
-"""Norm, position and norm of queries and keys, as its diagram has them."""
+"""Norm, norm placement and QK-norm of each model in the article's diagram."""
 
 
 def _year(model: Model) -> int:
@@ -32,10 +32,10 @@ def _is_rms(model: Model) -> bool:
 
 
 def timeline(seed: int, stated: Mapping[str, tuple[str, str, str]] = TIMELINE) -> Finding:
-    """The models of its diagram have the norm, position and QK-norm that it gives them."""
+    """Check that the models of the article's diagram have the norm, position and QK-norm that it gives them."""
     rows = {model.model: model for model in models.load()}
-    found = {name: tuple(rows[name].cells[cell].text for cell in ("norm", "position", "qk_norm")) for name in stated}
-    wrong = [f"{name} has {', '.join(found[name])}" for name in stated if found[name] != stated[name]]
+    in_table = {name: tuple(rows[name].cells[cell].text for cell in ("norm", "position", "qk_norm")) for name in stated}
+    wrong = [f"{name} has {', '.join(in_table[name])}" for name in stated if in_table[name] != stated[name]]
     measured = "; ".join(wrong) or f"{len(stated)} models as stated"
     return Finding(
         holds=not wrong,
@@ -47,30 +47,32 @@ def timeline(seed: int, stated: Mapping[str, tuple[str, str, str]] = TIMELINE) -
 
 
 def post_to_pre(seed: int, table: Sequence[Model] | None = None) -> Finding:
-    """The share of Pre-LN models rises from those to 2018 to those of 2019 and 2020, where it is more than half."""
+    """Check that the share of Pre-LN models rises after 2018, to more than half in 2019 and 2020."""
     rows = models.load() if table is None else table
     early, late = ([m for m in rows if _year(m) in years] for years in (range(2018 + 1), (2019, 2020)))
     before, after = ([m.model for m in part if m.cells["position"].text == "pre"] for part in (early, late))
     measured = f"{len(before)} of {len(early)} to 2018, {len(after)} of {len(late)} in 2019 and 2020"
     holds = len(before) * len(late) < len(after) * len(early) and 2 * len(after) > len(late)
     others = listed([m.model for m in late if m.model not in after])
-    return plain(holds, measured, f"Pre-LN in the table of models: {measured}; Post-LN then still {others or 'none'}")
+    return one_seed(
+        holds, measured, f"Pre-LN in the table of models: {measured}; Post-LN then still {others or 'none'}"
+    )
 
 
 def rms_replaces(seed: int, table: Sequence[Model] | None = None) -> Finding:
-    """The share of models with RMSNorm rises from those up to 2020 to 2021-2023 and to those since."""
+    """Check that the share of models with RMSNorm rises from up to 2020, over 2021–2023, to later years."""
     rows = models.load() if table is None else table
     spans = {"to 2020": range(2017, 2021), "2021 to 2023": range(2021, 2024), "since 2024": range(2024, 3000)}
     parts = {span: [_is_rms(m) for m in rows if _year(m) in years] for span, years in spans.items()}
     shares = [sum(part) / max(1, len(part)) for part in parts.values()]
     measured = ", ".join(f"{sum(part)} of {len(part)} {span}" for span, part in parts.items())
     first = min((m for m in rows if _is_rms(m)), key=_year, default=None)
-    told = f"the first, {first.model}, is of {_year(first)}" if first else "none has it"
-    return plain(shares[0] < shares[1] < shares[2], measured, f"models with RMSNorm: {measured}; {told}")
+    first_text = f"the first is {first.model} ({_year(first)})" if first else "there is none"
+    return one_seed(shares[0] < shares[1] < shares[2], measured, f"models with RMSNorm: {measured}; {first_text}")
 
 
 def mainstream(seed: int, table: Sequence[Model] | None = None) -> Finding:
-    """Since 2023, the most common combination is RMSNorm, position pre, with a final norm."""
+    """Check that the most common combination since 2023 is RMSNorm, position pre, with a final norm."""
     rows = [m for m in (models.load() if table is None else table) if _year(m) >= 2023]
     kinds = Counter(
         (
@@ -83,11 +85,11 @@ def mainstream(seed: int, table: Sequence[Model] | None = None) -> Finding:
     (most, count), *rest = kinds.most_common()
     measured = f"{count} of {len(rows)} models since 2023: {', '.join(most)}"
     others = listed([f"{number} {' '.join(kind[:2])}" for kind, number in rest])
-    return plain(most == ("RMS", "pre", "final norm yes"), measured, f"{measured}; the others: {others or 'none'}")
+    return one_seed(most == ("RMS", "pre", "final norm yes"), measured, f"{measured}; the others: {others or 'none'}")
 
 
 def pre_has_final_norm(seed: int, table: Sequence[Model] | None = None) -> Finding:
-    """Every model whose position is pre and whose final norm is known has one."""
+    """Check that every model with position pre has a final norm, where the table knows it."""
     rows = [
         m
         for m in (models.load() if table is None else table)
@@ -95,5 +97,5 @@ def pre_has_final_norm(seed: int, table: Sequence[Model] | None = None) -> Findi
     ]
     without = [m.model for m in rows if m.cells["final_norm"].text != "yes"]
     measured = f"{len(rows) - len(without)} of {len(rows)} models"
-    sentence = f"a final norm have {measured} of position pre; not: {listed(without) or 'none'}"
-    return plain(not without, measured, sentence)
+    sentence = f"{measured} of position pre have a final norm; the others: {listed(without) or 'none'}"
+    return one_seed(not without, measured, sentence)

@@ -1,4 +1,4 @@
-"""Norms whose every operation rounds to 16 bits (sections 3.3 and 7.1)."""
+"""Norms computed in 16 bits throughout (sections 3.3 and 7.1)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from normexp.claims.claim import Finding
 from normexp.config.run import RunConfig
 from normexp.model.norms import make_norm
-from normexp.texts.figures import circumstances, plain
+from normexp.texts.figures import by_condition, one_seed
 
 WIDTH = 512
 SIZES = [float(2**power) for power in range(16)]
@@ -19,11 +19,11 @@ def _in_half(name: str) -> nn.Module:
 
 
 def _widest(norm: nn.Module, inputs: dict[float, Tensor]) -> float:
-    """The largest size of input up to which the output in float16 is within a tenth of that in float32."""
+    """Return the largest input size up to which the float16 output is within 10 % of the float32 output."""
     right = 0.0
     for size, x_d in inputs.items():
-        wanted, found = norm.float()(x_d.float()), norm.half()(x_d).float()
-        if not torch.allclose(found, wanted, rtol=0.1, atol=0.05):
+        wanted, output = norm.float()(x_d.float()), norm.half()(x_d).float()
+        if not torch.allclose(output, wanted, rtol=0.1, atol=0.05):
             break
         right = size
     return right
@@ -31,7 +31,7 @@ def _widest(norm: nn.Module, inputs: dict[float, Tensor]) -> float:
 
 @torch.no_grad()
 def rms_range_is_wider(seed: int, name: str = "rms", other: str = "ln") -> Finding:
-    """In float16, RMSNorm's outputs reach 1 % further than LayerNorm's, or its inputs may be larger."""
+    """Check that in float16, RMSNorm has larger outputs by 1 %, or larger valid inputs, than LayerNorm."""
     signs = torch.where(torch.arange(WIDTH) % 2 == 0, 1.0, -1.0)
     plus_minus = {size: (signs * size).half() for size in SIZES}
     with_offset = {size: (signs + size).half() for size in SIZES[:11]}
@@ -45,11 +45,11 @@ def rms_range_is_wider(seed: int, name: str = "rms", other: str = "ln") -> Findi
         f"largest output {one[0]:.2f} against {two[0]:.2f}, largest input {one[1]:g} against {two[1]:g}, "
         f"largest mean of an input {one[2]:g} against {two[2]:g}"
     )
-    return plain(holds, measured, f"RMSNorm against LayerNorm in float16 at d = {WIDTH}: {measured}")
+    return one_seed(holds, measured, f"RMSNorm against LayerNorm in float16 at d = {WIDTH}: {measured}")
 
 
 def variance_underflows(seed: int, std: float = 1e-4) -> Finding:
-    """Of features of standard deviation 1e-4, the variance is 0 in 16 bits."""
+    """Check that the variance of features with standard deviation 1e-4 is 0 in 16 bits."""
     torch.manual_seed(seed)
     x_d = torch.randn(WIDTH) * std
     own = {}
@@ -57,4 +57,4 @@ def variance_underflows(seed: int, std: float = 1e-4) -> Finding:
         x = x_d.to(dtype)
         variance = float((x - x.mean()).square().mean())
         own[str(dtype).removeprefix("torch.")] = (variance == 0, f"{variance:.2g}")
-    return circumstances(own, {}, f"variance of features of std {std:g}, {std**2:g} or so")
+    return by_condition(own, {}, f"variance of features of std {std:g}, {std**2:g} or so")

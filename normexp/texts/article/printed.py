@@ -1,4 +1,4 @@
-"""The modules that the article prints, with this program's norms in them; and its network in three settings."""
+"""The modules that the article prints, built with this program's norms, and its network in three settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from normexp.config import presets
 from normexp.config.run import RunConfig
 from normexp.model.norms import make_norm
 from normexp.schemes.network_config import Value
-from normexp.texts.figures import Seen, circumstances
+from normexp.texts.figures import Observed, by_condition
 
 SETTINGS: Mapping[str, Mapping[str, Value]] = MappingProxyType(
     {setting.label: setting.keys for setting in reversed(list(presets.SETTINGS.values()))}
@@ -21,7 +21,7 @@ SETTINGS: Mapping[str, Mapping[str, Value]] = MappingProxyType(
 
 
 def norm(name: str, width: int) -> nn.Module:
-    """This program's norm, or none; eps 1e-5."""
+    """Return this program's norm with eps 1e-5, or the identity for none."""
     return make_norm(name, width, RunConfig()) or nn.Identity()
 
 
@@ -29,19 +29,21 @@ Make = Callable[..., RunConfig]
 """A config of one setting, from more keys."""
 
 
-def in_settings(look: Callable[[Make], Seen], sentence: str, elsewhere: Mapping[str, Seen] = NOTHING) -> Finding:
-    """What is seen in each of the settings, and elsewhere."""
-    return circumstances({name: look(setting(name)) for name in SETTINGS}, elsewhere, sentence)
+def in_settings(
+    look: Callable[[Make], Observed], sentence: str, elsewhere: Mapping[str, Observed] = NOTHING
+) -> Finding:
+    """Return a finding over the settings, and over the conditions in `elsewhere`."""
+    return by_condition({name: look(setting(name)) for name in SETTINGS}, elsewhere, sentence)
 
 
 def setting(name: str) -> Make:
-    """Its configs."""
+    """Return a function that makes configs of a setting."""
     base: Mapping[str, Any] = SETTINGS[name]
     return lambda **keys: RunConfig(**{**base, **keys})
 
 
 class PostLNBlock(nn.Module):
-    """Section 2.1: (b, t, d) to (b, t, d)."""
+    """The Post-LN block of section 2.1: (b, t, d) to (b, t, d)."""
 
     def __init__(self, d: int, hidden: int) -> None:
         super().__init__()
@@ -53,7 +55,7 @@ class PostLNBlock(nn.Module):
 
 
 class PreLNBlock(nn.Module):
-    """Section 2.1: (b, t, d) to (b, t, d)."""
+    """The Pre-LN block of section 2.1: (b, t, d) to (b, t, d)."""
 
     def __init__(self, d: int, hidden: int) -> None:
         super().__init__()
@@ -65,7 +67,7 @@ class PreLNBlock(nn.Module):
 
 
 class ToyBlock(nn.Module):
-    """Section 6.1: (b, t, d) to (b, t, d)."""
+    """The block of section 6.1: (b, t, d) to (b, t, d)."""
 
     def __init__(self, d: int, hidden: int, name: str, pos: str) -> None:
         super().__init__()
@@ -83,7 +85,7 @@ class ToyBlock(nn.Module):
 
 
 class ToyDeepNet(nn.Module):
-    """Section 6.1: tokens (b, t) to logits (b, t, v)."""
+    """The network of section 6.1: tokens (b, t) to logits (b, t, v)."""
 
     def __init__(self, name: str, pos: str, d: int = 64, hidden: int = 128, layers: int = 20, vocab: int = 64) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the code of section 6.1 builds, and the check of section 7.2, by running them."""
+"""The behaviour of the code of section 6.1, and of the check of section 7.2."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from normexp.claims.claim import Finding
 from normexp.model.network import build
 from normexp.schemes.norms import NORMS
 from normexp.texts.article.printed import PreLNBlock, ToyDeepNet, norm, setting
-from normexp.texts.figures import Figures, Seen, circumstances, contradiction, plain
+from normexp.texts.figures import Figures, Observed, by_condition, contradiction, one_seed
 
 PRINTED = "in the code of 6.1"
 
@@ -27,8 +27,8 @@ def _toy(seed: int, name: str, pos: str) -> ToyDeepNet:
 
 
 @torch.no_grad()
-def _moved(network: nn.Module, seed: int) -> Seen:
-    """Whether the last position's logits see the tokens before it."""
+def _moved(network: nn.Module, seed: int) -> Observed:
+    """Return whether the last position's logits depend on the tokens before it."""
     tokens_bt = _tokens(seed)
     others_bt = torch.cat([(tokens_bt[:, :-1] + 1) % 64, tokens_bt[:, -1:]], dim=1)
     moved = float((network(others_bt)[:, -1] - network(tokens_bt)[:, -1]).abs().max())
@@ -36,23 +36,25 @@ def _moved(network: nn.Module, seed: int) -> Seen:
 
 
 def sees_context(seed: int, names: Sequence[str] = ("as described", "as a Transformer")) -> Finding:
-    """The last position's logits change where all tokens before it change."""
+    """Check that the last position's logits change when all tokens before it change."""
     own = {PRINTED: _moved(_toy(seed, "ln", "pre"), seed)}
     others = {name: _moved(build(setting(name)(depth=20, seed=seed)), seed) for name in names}
-    return circumstances(own, others, "change of the last position's logits when all tokens before it change")
+    return by_condition(own, others, "change of the last position's logits when all tokens before it change")
 
 
 def norm_free(seed: int, name: str = "none", pos: str = "pre") -> Finding:
-    """The network without a norm has no norm in it."""
+    """Check that the network without a norm contains no norm."""
     kinds = tuple(type(norm(known, 8)) for known in NORMS)
     count = sum(isinstance(module, kinds) for module in _toy(seed, name, pos).modules())
     measured = f"{count} norm" + "s" * (count != 1)
-    return contradiction(count == 0, measured, f"norm={name}, pos={pos} of its code has {measured}, at its head")
+    return contradiction(
+        count == 0, measured, f"norm={name}, pos={pos} in the article's code has {measured}, before the LM head"
+    )
 
 
 @torch.no_grad()
 def position_means_nothing(seed: int, name: str = "none", other: str = "post") -> Finding:
-    """Without a norm, 20 layers of position pre compute what those of position post do."""
+    """Check that without a norm, 20 layers of position pre and post compute the same."""
     tokens_bt = _tokens(seed)
     logits = {pos: _toy(seed, name, pos)(tokens_bt).flatten(0, 1) for pos in ("pre", other)}
     losses = {pos: float(functional.cross_entropy(values, tokens_bt.flatten())) for pos, values in logits.items()}
@@ -62,12 +64,12 @@ def position_means_nothing(seed: int, name: str = "none", other: str = "post") -
 
 
 def same_start(seed: int, other_seed: int = 0) -> Finding:
-    """All norms and both positions start from the same matrices."""
+    """Check that all norms and both positions start from the same matrices."""
     first = _matrices(_toy(seed, "none", "pre"))
     others = [_matrices(_toy(seed + other_seed, name, pos)) for name in ("ln", "rms") for pos in ("pre", "post")]
     holds = all(all(map(torch.equal, first, other)) for other in others)
     measured = "the same matrices" if holds else "other matrices"
-    return plain(holds, measured, f"{measured} in all configurations with seed {seed}")
+    return one_seed(holds, measured, f"{measured} in all configurations with seed {seed}")
 
 
 def _matrices(network: nn.Module) -> list[Tensor]:
@@ -75,15 +77,15 @@ def _matrices(network: nn.Module) -> list[Tensor]:
 
 
 def gelu_saturates(seed: int, figures: Figures, activation: Callable[[Tensor], Tensor] = functional.gelu) -> Finding:
-    """At inputs of that size, of either sign, GELU's derivative is below 0.01."""
+    """Check that GELU's derivative is below 0.01 at inputs of the stated size with either sign."""
     x = torch.tensor([float(figures[0]), -float(figures[0])], requires_grad=True)
     (slopes,) = torch.autograd.grad(activation(x).sum(), x)
     measured = f"{slopes[0]:.2g} at {x[0]:g}, {slopes[1]:.2g} at {x[1]:g}"
-    return plain(bool(slopes.abs().max() < 0.01), measured, f"GELU's derivative is {measured}")
+    return one_seed(bool(slopes.abs().max() < 0.01), measured, f"GELU's derivative is {measured}")
 
 
 class PreLNNet(nn.Module):
-    """Section 7.2, with RMSNorm at its end; `forgetful` has the norm and does not call it."""
+    """The network of section 7.2 with a final RMSNorm. If `forgetful`, it has the norm but does not call it."""
 
     def __init__(self, d: int, layers: int, vocab: int, forgetful: bool = False) -> None:
         super().__init__()
@@ -100,7 +102,7 @@ class PreLNNet(nn.Module):
 
 @torch.no_grad()
 def _checked(seed: int, forgetful: bool) -> tuple[float, float]:
-    """What the check prints as the norm of the head's input, and that norm."""
+    """Return the magnitude that the article's check prints, and the true one of the LM head's input."""
     torch.manual_seed(seed)
     network, seen = PreLNNet(128, 8, 1000, forgetful), list[Tensor]()
     network.head.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
@@ -111,9 +113,10 @@ def _checked(seed: int, forgetful: bool) -> tuple[float, float]:
 
 
 def check_finds_the_fault(seed: int, forgetful: bool = True, missing: bool = True, empty: bool = True) -> Finding:
-    """The check tells of a network that lacks its final norm, has an identity for it, or has it and does not call it.
+    """Check that the article's check detects a final norm that is missing, an identity, or not called.
 
-    It asks whether the module is there, and prints a norm, which should be what enters the head, to 1 %.
+    The article's check tests whether the module exists, and prints a magnitude, which must be within 1 % of that of the
+    LM head's input.
     """
     lacking, hollow = PreLNNet(8, 1, 8), PreLNNet(8, 1, 8)
     if missing:
@@ -126,7 +129,7 @@ def check_finds_the_fault(seed: int, forgetful: bool = True, missing: bool = Tru
         "where the module is an identity": (not has_identity, f"it says {has_identity}"),
         "where the module is not called": (
             abs(printed / real - 1) < 0.01,
-            f"it prints {printed:.2f}, {real:.2f} enter the head",
+            f"it prints {printed:.2f}, and the LM head's input has {real:.2f}",
         ),
     }
-    return circumstances(seen, {}, "of a network without its final norm")
+    return by_condition(seen, {}, "the check on a network without a working final norm")

@@ -1,4 +1,4 @@
-"""The residual stream at initialization: its growth, and what can be read of it (sections 2.1, 4.3 and 4.4)."""
+"""The residual stream at initialization: its growth, and what can be read from it (sections 2.1, 4.3 and 4.4)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from torch import Tensor
 from normexp.claims.claim import Finding
 from normexp.config.run import RunConfig
 from normexp.texts.article.printed import SETTINGS, Make, PreLNBlock, in_settings, norm, setting
-from normexp.texts.figures import Figures, Seen, beside, circumstances, plain, same
+from normexp.texts.figures import Figures, Observed, by_condition, compare_printed, one_seed, same
 from normexp.training.layer_signal import activations, forward_signal, hooked, rms
 from normexp.training.trainer import Trainer
 
 SEED, WIDTH, LAYERS = 11, 128, 12
 PROBED = 256
-"""Sequences, half of them to fit the probe, half to test it."""
+"""Number of sequences for the probe: half to fit it, half to test it."""
+FACTOR = 100.0
+"""The factor on fc2 in `sandwich_bounds_writes`."""
 
 
 def printed_streams(seed: int) -> list[Tensor]:
-    """Its procedure: the stream (b, t, d) before the first of 12 blocks and after each."""
+    """Follow the article's procedure: return the stream (b, t, d) before the first of 12 blocks and after each."""
     torch.manual_seed(SEED + seed)
     blocks = [PreLNBlock(WIDTH, WIDTH * 4) for _ in range(LAYERS)]
     streams = [torch.randn(2, 16, WIDTH)]
@@ -37,41 +39,43 @@ def _norms(streams: list[Tensor]) -> list[float]:
 
 
 def printed(seed: int, figures: Figures) -> Finding:
-    """The norms that its code prints, and that after the final norm."""
+    """Compare the magnitudes by layer, and after the final norm, with those that the article's code prints."""
     streams = printed_streams(seed)
     final = norm("ln", WIDTH)(streams[-1]).detach()
-    return beside(_norms([*streams, final]), figures, f"norms by layer, then after the final norm, seed {SEED + seed}")
+    return compare_printed(
+        _norms([*streams, final]), figures, f"magnitudes by layer, then after the final norm, seed {SEED + seed}"
+    )
 
 
 def growth(seed: int, figures: Figures) -> Finding:
-    """First and last norm, their ratio, and the mean growth a layer in percent."""
+    """Compare the first and last magnitude, their ratio, and the growth per layer in percent with the figures."""
     norms = _norms(printed_streams(seed))
     ratio = norms[-1] / norms[0]
-    found = [norms[0], norms[-1], ratio, 100 * (ratio ** (1 / LAYERS) - 1)]
-    return beside(found, figures, f"first, last, ratio, percent a layer, seed {SEED + seed}")
+    values = [norms[0], norms[-1], ratio, 100 * (ratio ** (1 / LAYERS) - 1)]
+    return compare_printed(values, figures, f"first, last, ratio, percent per layer, seed {SEED + seed}")
 
 
 def writes_shrink(seed: int) -> Finding:
-    """What the last quarter of the blocks writes, over the stream, is less than that of the first quarter."""
+    """Check that the last quarter of the blocks writes less, relative to the stream, than the first quarter."""
     streams = printed_streams(seed)
     shares = [float((after - before).norm() / before.norm()) for before, after in itertools.pairwise(streams)]
     early, late = sum(shares[:3]) / 3, sum(shares[-3:]) / 3
     measured = f"{early:.3f} in the first three layers, {late:.3f} in the last three"
-    return plain(late < early, measured, f"writes over the stream: {measured}, seed {SEED + seed}")
+    return one_seed(late < early, measured, f"writes over the stream: {measured}, seed {SEED + seed}")
 
 
 def starts_near_zero(seed: int) -> Finding:
-    """At initialization a block writes less than a twentieth of the stream."""
+    """Check that a block writes less than 5 % of the stream at initialization."""
     streams = printed_streams(seed)
     share = float((streams[1] - streams[0]).norm() / streams[0].norm())
     weight = float(next(PreLNBlock(WIDTH, WIDTH * 4).sub.parameters()).detach().std())
     measured = f"the first block writes {share:.2f} of the stream"
     sentence = f"{measured}, with weights of std {weight:.3f}, 1/sqrt(3 d) being {1 / math.sqrt(3 * WIDTH):.3f}"
-    return plain(share < 0.05, measured, sentence)
+    return one_seed(share < 0.05, measured, sentence)
 
 
 def by_layer(config: RunConfig) -> list[float]:
-    """RMS of the stream at initialization, before the first layer and after each."""
+    """Return the RMS of the residual stream at initialization, before the first layer and after each."""
     trainer = Trainer(config, autograd=True)
     with torch.no_grad(), forward_signal(trainer.network) as signal:
         trainer.loss(trainer.signal_batch)
@@ -79,20 +83,20 @@ def by_layer(config: RunConfig) -> list[float]:
 
 
 def post_pins(seed: int, position: str = "post") -> Finding:
-    """After every layer of Post-LN the stream's norm is within 0.1 % of sqrt(d)."""
+    """Check that the magnitude of the stream is within 0.1 % of sqrt(d) after every layer of Post-LN."""
 
-    def look(make: Make) -> Seen:
+    def look(make: Make) -> Observed:
         sizes = by_layer(make(depth=LAYERS, seed=seed, position=position))[1:]
         worst = max(sizes, key=lambda size: abs(size - 1))
         return abs(worst - 1) < 1e-3, f"{8 * worst:.4f}"
 
-    return in_settings(look, f"the norm farthest from 8 in 12 layers, seed {seed}")
+    return in_settings(look, f"the magnitude farthest from 8 in 12 layers, seed {seed}")
 
 
 def pre_grows(seed: int, position: str = "pre") -> Finding:
-    """In Pre-LN the stream is larger after each layer than before it."""
+    """Check that the stream grows in every layer of Pre-LN."""
 
-    def look(make: Make) -> Seen:
+    def look(make: Make) -> Observed:
         sizes = by_layer(make(depth=LAYERS, seed=seed, position=position))
         rising = all(before < after for before, after in itertools.pairwise(sizes))
         return rising, f"{sizes[0]:.2f} to {sizes[-1]:.2f}"
@@ -100,13 +104,10 @@ def pre_grows(seed: int, position: str = "pre") -> Finding:
     return in_settings(look, f"RMS of the stream before and after 12 layers, seed {seed}")
 
 
-FACTOR = 100.0
-
-
 def sandwich_bounds_writes(seed: int, bounded: str = "sandwich", free: str = "pre") -> Finding:
-    """With fc2 a hundred times as large, what the last FFN adds grows as much in Pre-LN, and not at all in Sandwich."""
+    """Check that with fc2 times 100, the last FFN's output grows as much in Pre-LN, not in Sandwich."""
 
-    def look(make: Make) -> Seen:
+    def look(make: Make) -> Observed:
         grown = []
         for position in (bounded, free):
             trainer = Trainer(make(depth=20, seed=seed, position=position), autograd=True)
@@ -118,11 +119,11 @@ def sandwich_bounds_writes(seed: int, bounded: str = "sandwich", free: str = "pr
         holds = abs(grown[0] - 1) < 0.01 and abs(grown[1] / FACTOR - 1) < 0.01
         return holds, f"Sandwich {grown[0]:.3g}, Pre {grown[1]:.3g}"
 
-    return in_settings(look, f"what the last FFN adds, with fc2 times 100 over that without, seed {seed}")
+    return in_settings(look, f"growth of the last FFN's output if fc2 is multiplied by 100, seed {seed}")
 
 
 def _last_write(trainer: Trainer) -> float:
-    """RMS of what the FFN of layer 20 adds to the stream, on one batch."""
+    """Return the RMS of what the FFN of layer 20 adds to the stream, on one batch."""
     ffn, seen = trainer.network.blocks["20"].get_submodule("ffn"), list[Tensor]()
     handle = ffn.register_forward_hook(lambda module, inputs, y: seen.append(y - inputs[0]))
     with torch.no_grad(), hooked([handle]):
@@ -131,20 +132,20 @@ def _last_write(trainer: Trainer) -> float:
 
 
 def growth_at_start(seed: int, figures: Figures) -> Finding:
-    """The ratio of the stream after 12 layers of Pre-LN to that before, in its own blocks and in the settings."""
+    """Compare the growth of the stream over 12 Pre-LN layers with the figure, in the article's blocks and settings."""
     norms = _norms(printed_streams(seed))
     ratios = {"in the blocks of 4.4": norms[-1] / norms[0]}
     for name in SETTINGS:
         sizes = by_layer(setting(name)(depth=LAYERS, seed=seed, position="pre"))
         ratios[name] = sizes[-1] / sizes[0]
-    own: Mapping[str, Seen] = {name: (same(ratio, figures[0]), f"{ratio:.2f}") for name, ratio in ratios.items()}
-    return circumstances(own, {}, "the stream after 12 layers over that before")
+    own: Mapping[str, Observed] = {name: (same(ratio, figures[0]), f"{ratio:.2f}") for name, ratio in ratios.items()}
+    return by_condition(own, {}, "the stream after 12 layers over that before them")
 
 
 def readable(config: RunConfig) -> list[float]:
-    """How often the token at a position is read right from the stream there by a linear probe, layer by layer from 0.
+    """Return the share of input tokens that a linear probe reads from the stream, by layer from 0.
 
-    The probe is a least-squares fit on half of the sequences, and reads the other half.
+    The probe is a least-squares fit on half of the sequences, tested on the other half.
     """
     trainer = Trainer(config, autograd=True)
     tokens_bt = torch.from_numpy(trainer.validation.inputs_nt[:PROBED])
@@ -170,20 +171,20 @@ def _probed(x_btd: Tensor, wanted_btv: Tensor) -> float:
 
 
 def early_is_readable(seed: int, residual: bool = True) -> Finding:
-    """In every layer of 20 of Pre-LN, a linear probe of the stream tells the input token in 9 of 10 cases."""
+    """Check that a linear probe reads over 90 % of input tokens after every one of 20 Pre-LN layers."""
 
-    def look(make: Make) -> Seen:
+    def look(make: Make) -> Observed:
         rates = readable(make(depth=20, seed=seed, position="pre", residual=residual))
         return min(rates) > 0.9, f"{rates[0]:.0%} at the embedding, {rates[-1]:.0%} after layer 20"
 
-    return in_settings(look, f"input tokens that a linear probe reads right from the stream, seed {seed}")
+    return in_settings(look, f"input tokens that a linear probe reads correctly from the stream, seed {seed}")
 
 
 def plain_overwrites(seed: int, residual: bool = False) -> Finding:
-    """Without residual connections, after 20 layers it tells the input token in fewer than 5 of 10 cases."""
+    """Check that without residual connections, it reads less than 50 % of them after 20 layers."""
 
-    def look(make: Make) -> Seen:
+    def look(make: Make) -> Observed:
         rates = readable(make(depth=20, seed=seed, position="pre", residual=residual))
         return rates[-1] < 0.5, f"{rates[-1]:.0%}"
 
-    return in_settings(look, f"input tokens that a linear probe reads right after layer 20, seed {seed}")
+    return in_settings(look, f"input tokens that a linear probe reads correctly after layer 20, seed {seed}")

@@ -1,1 +1,1 @@
-"""The calculations behind what papers predict."""
+"""The calculations behind the predictions of papers."""

@@ -1,4 +1,4 @@
-"""What papers predict of gradients, and of what the first update does, at initialization."""
+"""Predictions of papers on gradients, and on the effect of the first update, at initialization."""
 
 from __future__ import annotations
 
@@ -8,55 +8,58 @@ from collections.abc import Sequence
 
 from normexp.claims.cell_stats import Difference
 from normexp.claims.claim import Finding
-from normexp.texts.figures import circumstances
+from normexp.texts.figures import by_condition
 from normexp.texts.papers import initial, initial_w2
-from normexp.texts.papers.initial import NETWORK, SERIES, ends, row, seeds_of, told
+from normexp.texts.papers.initial import NETWORK, SERIES, ends, finding, row, seeds_of
 
 FLAT = 1.5
-"""Top over bottom within this factor of 1 counts as flat."""
+"""A ratio of top to bottom within this factor of 1 counts as flat."""
+FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0)
+LAYER = f"one layer, {NETWORK}"
+STDS = (1.0, 0.1, 0.02)
 
 
 def pre_last_falls(seed: int) -> Finding:
-    """Pre: for one position, the last W2's gradient falls with depth by a power of -1/2, within 0.15."""
+    """Check that in Pre, the last W2's gradient for one position is proportional to L^-1/2, within 0.15."""
     seeds = seeds_of(seed)
-    found = initial_w2.last_w2_gradients("pre", seeds)
-    power = initial.slope(found)
-    measured = f"power {power:.2f}; times √L {row(initial.times_root(found))}"
-    return told(abs(power + 0.5) < 0.15, measured, seeds, depth=SERIES)
+    gradients = initial_w2.last_w2_gradients("pre", seeds)
+    power = initial.slope(gradients)
+    measured = f"power {power:.2f}; times √L {row(initial.times_root(gradients))}"
+    return finding(abs(power + 0.5) < 0.15, measured, seeds, depth=SERIES)
 
 
 def post_last_stays(seed: int) -> Finding:
-    """Post: for one position, the last W2's gradient does not change with depth: a power of 0, within 0.2."""
+    """Check that in Post, the last W2's gradient for one position is constant in L: a power of 0 ± 0.2."""
     seeds = seeds_of(seed)
-    found = initial_w2.last_w2_gradients("post", seeds)
-    power = initial.slope(found)
-    return told(abs(power) < 0.2, f"power {power:.2f}; {row(found)}", seeds, depth=SERIES)
+    gradients = initial_w2.last_w2_gradients("post", seeds)
+    power = initial.slope(gradients)
+    return finding(abs(power) < 0.2, f"power {power:.2f}; {row(gradients)}", seeds, depth=SERIES)
 
 
 def pre_top_falls(seed: int) -> Finding:
-    """Pre: the gradient that enters the stream from the final norm falls by a power of -1/2, within 0.15."""
+    """Check that in Pre, the gradient at the top of the stream is proportional to L^-1/2, within 0.15."""
     seeds = seeds_of(seed)
-    found = initial.top_stream_gradients("pre", seeds)
-    power = initial.slope(found)
-    measured = f"power {power:.2f}; times √L {row(initial.times_root(found))}"
-    return told(abs(power + 0.5) < 0.15, measured, seeds, depth=SERIES)
+    gradients = initial.top_stream_gradients("pre", seeds)
+    power = initial.slope(gradients)
+    measured = f"power {power:.2f}; times √L {row(initial.times_root(gradients))}"
+    return finding(abs(power + 0.5) < 0.15, measured, seeds, depth=SERIES)
 
 
 def post_rises(seed: int) -> Finding:
-    """Post: W2's expected gradient is larger in the top 3 of 20 layers than in the first 3: a 95 % interval."""
+    """Check that in Post, W2's expected gradient is larger in the top 3 of 20 layers than in the first 3 (95 %)."""
     seeds = seeds_of(seed, 6)
     ratios = [initial_w2.top_over_bottom("post", s) for s in seeds]
     return _ratio(_rises(ratios), ratios, seeds)
 
 
 def pre_flat(seed: int) -> Finding:
-    """Pre: W2's expected gradient in the top 3 of 20 layers is that in the first 3, within a factor of 1.5."""
+    """Check that in Pre, W2's expected gradient is equal in the top 3 and first 3 of 20 layers, up to 1.5-fold."""
     seeds, ratios = _pre_ratios(seed)
     return _ratio(1 / FLAT < initial.geometric(ratios) < FLAT, ratios, seeds)
 
 
 def pre_falls(seed: int) -> Finding:
-    """Pre: W2's expected gradient is smaller in the top 3 of 20 layers than in the first 3: a 95 % interval."""
+    """Check that in Pre, W2's expected gradient is smaller in the top 3 of 20 layers than in the first 3 (95 %)."""
     seeds, ratios = _pre_ratios(seed)
     return _ratio(_rises([1 / ratio for ratio in ratios]), ratios, seeds)
 
@@ -72,60 +75,60 @@ def _rises(ratios: Sequence[float]) -> bool:
 
 def _ratio(holds: bool, ratios: Sequence[float], seeds: Sequence[int]) -> Finding:
     measured = f"top over bottom {initial.geometric(ratios):.2g}, seeds {ends(ratios)}"
-    return told(holds, measured, seeds, depth=f"{initial_w2.BATCHES} mini-batches, L = 20")
+    return finding(holds, measured, seeds, depth=f"{initial_w2.BATCHES} mini-batches, L = 20")
 
 
 def queries_lose_it(seed: int) -> Finding:
-    """Post: the gradient of layer 1's queries falls with depth, to less than 1/100 from 4 to 40 layers."""
+    """Check that in Post, the gradient of the first queries falls to less than 1/100 from 4 to 40 layers."""
     seeds = seeds_of(seed)
-    found = initial.first_q_gradients("post", seeds=seeds)
-    return told(_lost(found), row(found), seeds, depth=SERIES)
+    gradients = initial.first_q_gradients("post", seeds=seeds)
+    return finding(_vanishes(gradients), row(gradients), seeds, depth=SERIES)
 
 
 def scaled_branches_keep_it(seed: int) -> Finding:
-    """Pre, branches over sqrt(2L): that gradient falls by less than a factor of 10 from 4 to 40 layers."""
+    """Check that with branches over sqrt(2L), it falls by less than a factor of 10."""
     seeds = seeds_of(seed)
     scaled, plain = (initial.first_q_gradients(name, seeds=seeds) for name in ("residual_scaled", "pre"))
-    return told(_kept(scaled), f"{row(scaled)}; not scaled {row(plain)}", seeds, depth=SERIES)
+    return finding(_kept(scaled), f"{row(scaled)}; not scaled {row(plain)}", seeds, depth=SERIES)
 
 
 def b2t_keeps_it(seed: int) -> Finding:
-    """B2T: it falls by less than a factor of 10, where in Post it falls to less than 1/100."""
+    """Check that in B2T, it falls by less than a factor of 10, and in Post to less than 1/100."""
     seeds = seeds_of(seed)
     own, post = (initial.first_q_gradients(name, seeds=seeds) for name in ("b2t", "post"))
-    return told(_kept(own) and _lost(post), f"B2T {row(own)}; Post {row(post)}", seeds, depth=SERIES)
+    return finding(_kept(own) and _vanishes(post), f"B2T {row(own)}; Post {row(post)}", seeds, depth=SERIES)
 
 
-def _lost(found: Sequence[float]) -> bool:
-    return list(found) == sorted(found, reverse=True) and found[0] > 100 * found[-1]
+def _vanishes(gradients: Sequence[float]) -> bool:
+    return list(gradients) == sorted(gradients, reverse=True) and gradients[0] > 100 * gradients[-1]
 
 
-def _kept(found: Sequence[float]) -> bool:
-    return found[0] < 10 * found[-1]
+def _kept(gradients: Sequence[float]) -> bool:
+    return gradients[0] < 10 * gradients[-1]
 
 
 def deepnorm_update_constant(seed: int) -> Finding:
-    """DeepNorm: what one SGD step changes of the logits does not hang on depth: a power of 0, within 0.1."""
+    """Check that in DeepNorm, an SGD step's change of the logits is constant in L: a power of 0 ± 0.1."""
     seeds = seeds_of(seed)
-    found = initial.sgd_updates("deepnorm", seeds)
-    power = initial.slope(found)
-    return told(abs(power) < 0.1, f"power {power:.2f}; {row(found)}", seeds, depth=SERIES)
+    changes = initial.sgd_updates("deepnorm", seeds)
+    power = initial.slope(changes)
+    return finding(abs(power) < 0.1, f"power {power:.2f}; {row(changes)}", seeds, depth=SERIES)
 
 
 def post_update_grows(seed: int) -> Finding:
-    """Post: what one SGD step changes of the logits grows at every doubling of depth, by a power above 1/2."""
+    """Check that in Post, this change grows at every doubling of depth, by a power above 1/2."""
     seeds = seeds_of(seed)
-    found = initial.sgd_updates("post", seeds)
-    power = initial.slope(found)
-    return told(_grows(found) and power > 0.5, f"power {power:.2f}; {row(found)}", seeds, depth=SERIES)
+    changes = initial.sgd_updates("post", seeds)
+    power = initial.slope(changes)
+    return finding(_grows(changes) and power > 0.5, f"power {power:.2f}; {row(changes)}", seeds, depth=SERIES)
 
 
 def post_first_update_larger(seed: int) -> Finding:
-    """Adam's first step at 1e-3 changes Post's logits more than twice as much as DeepNorm's, at every depth."""
+    """Check that Adam's first step at 1e-3 changes Post's logits over twice as much as DeepNorm's."""
     seeds = seeds_of(seed)
     post, deepnorm = (initial.adam_updates(name, seeds) for name in ("post", "deepnorm"))
     holds = all(one > 2 * other for one, other in zip(post, deepnorm, strict=True))
-    return told(holds, f"Post {row(post)}; DeepNorm {row(deepnorm)}", seeds, depth=SERIES)
+    return finding(holds, f"Post {row(post)}; DeepNorm {row(deepnorm)}", seeds, depth=SERIES)
 
 
 def _grows(values: Sequence[float]) -> bool:
@@ -133,53 +136,46 @@ def _grows(values: Sequence[float]) -> bool:
 
 
 def deepnorm_equal(seed: int) -> Finding:
-    """DeepNorm: W2's largest gradient of 40 layers is at most 1.2 times the smallest."""
+    """Check that in DeepNorm of 40 layers, W2's largest gradient is at most 1.2 times the smallest."""
     seeds = seeds_of(seed)
     largest = max(initial.spread(initial.w2_gradients("deepnorm", 40, s)) for s in seeds)
-    return told(largest < 1.2, f"max/min {largest:.2f} at most", seeds, depth="L = 40")
-
-
-FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0)
-LAYER = f"one layer, {NETWORK}"
+    return finding(largest < 1.2, f"max/min at most {largest:.2f}", seeds, depth="L = 40")
 
 
 def peri_bounded(seed: int) -> Finding:
-    """Sandwich: W2's gradient changes by at most 20 % where h = relu(W1 x) is 2 to 32 times as large."""
+    """Check that in Sandwich, W2's gradient changes by at most 20 % if h = relu(W1 x) is 2 to 32 times larger."""
     seeds = seeds_of(seed)
-    found = initial_w2.growth_with_h("sandwich", FACTORS, seeds)
-    holds = all(abs(math.log(value)) < math.log(1.2) for value in found)
-    return told(holds, f"times {row(found)}", seeds, LAYER, depth=f"h times {row(FACTORS)}")
+    gradients = initial_w2.growth_with_h("sandwich", FACTORS, seeds)
+    holds = all(abs(math.log(value)) < math.log(1.2) for value in gradients)
+    return finding(holds, f"times {row(gradients)}", seeds, LAYER, depth=f"h times {row(FACTORS)}")
 
 
 def pre_unbounded(seed: int) -> Finding:
-    """Pre: W2's gradient grows with h by a power of 1, within 0.15, with and without a final norm."""
+    """Check that in Pre, W2's gradient is proportional to h: a power of 1 ± 0.15, with or without final norm."""
     seeds = seeds_of(seed)
-    places = {"with no norm behind the layer": "none", "before a final norm": "ln"}
+    conditions = {"with no norm behind the layer": "none", "before a final norm": "ln"}
     own = {}
-    for place, final_norm in places.items():
-        found = initial_w2.growth_with_h("pre", FACTORS, seeds, final_norm=final_norm)
-        power = initial.slope(found, FACTORS)
-        own[place] = abs(power - 1) < 0.15, f"power {power:.2f}, times {row(found)}"
+    for condition, final_norm in conditions.items():
+        gradients = initial_w2.growth_with_h("pre", FACTORS, seeds, final_norm=final_norm)
+        power = initial.slope(gradients, FACTORS)
+        own[condition] = abs(power - 1) < 0.15, f"power {power:.2f}, times {row(gradients)}"
     where = f"h times {row(FACTORS)}, {LAYER}, network seeds {seeds[0]} to {seeds[-1]}"
-    return circumstances(own, {}, where)
+    return by_condition(own, {}, where)
 
 
 def narrowed_init_larger(seed: int) -> Finding:
-    """Post with lower layers' weights made smaller: the last layer's gradient is larger at every depth."""
+    """Check that in Post, smaller weights in lower layers enlarge the last layer's gradient."""
     seeds = seeds_of(seed)
     narrowed, plain = (initial_w2.top_layer_gradients(seeds, narrowed=value) for value in (True, False))
     holds = all(one > other for one, other in zip(narrowed, plain, strict=True))
     depth = f"L = {', '.join(map(str, initial_w2.TOP_DEPTHS))}"
-    return told(holds, f"{row(narrowed)}; Post-LN {row(plain)}", seeds, depth=depth)
-
-
-STDS = (1.0, 0.1, 0.02)
+    return finding(holds, f"{row(narrowed)}; Post-LN {row(plain)}", seeds, depth=depth)
 
 
 def small_embedding_enlarges(seed: int) -> Finding:
-    """Pre: the gradient that reaches the embedding goes by its standard deviation to the power -1, within 0.1."""
+    """Check that in Pre, the embedding's gradient is proportional to 1 / its std, within 0.1."""
     seeds = seeds_of(seed)
-    found = initial.first_norm_gradients(STDS, seeds)
-    power = initial.slope(found, STDS)
+    gradients = initial.first_norm_gradients(STDS, seeds)
+    power = initial.slope(gradients, STDS)
     stds = ", ".join(f"{std:g}" for std in STDS)
-    return told(abs(power + 1) < 0.1, f"power {power:.2f}; {row(found)}", seeds, depth=f"std {stds}, L = 8")
+    return finding(abs(power + 1) < 0.1, f"power {power:.2f}; {row(gradients)}", seeds, depth=f"std {stds}, L = 8")

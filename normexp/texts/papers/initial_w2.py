@@ -1,4 +1,4 @@
-"""Gradients of W2, the FFN's second matrix, as papers take them: of one position, and expected over mini-batches."""
+"""Gradients of W2, the second matrix of the FFN: for one position, and expected over mini-batches."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from normexp.training.optimizers import float64_norm
 from normexp.training.trainer import Trainer, thread_count
 
 BATCHES = 12
-"""Mini-batches whose mean stands for an expected gradient."""
+"""Number of mini-batches over which an expected gradient is averaged."""
 TOP_DEPTHS = (6, 18, 24)
 
 
 @functools.cache
 def expected_gradients(config: RunConfig) -> tuple[float, ...]:
-    """Norm of W2's gradient, mean over mini-batches, in layers 1 to depth."""
+    """Return the magnitude of W2's gradient, averaged over mini-batches, in layers 1 to depth."""
     trainer = Trainer(config)
     some = slice(0, BATCHES * config.batch)
     with thread_count(1):
@@ -35,17 +35,17 @@ def expected_gradients(config: RunConfig) -> tuple[float, ...]:
 
 
 def top_over_bottom(position: str, seed: int, **keys: Any) -> float:
-    """Expected gradient of W2 in the last three of 20 layers over that in the first three."""
+    """Return the expected gradient of W2 in the last three of 20 layers over that in the first three."""
     gradients = expected_gradients(network(position, 20, seed, **keys))
     return geometric(gradients[-3:]) / geometric(gradients[:3])
 
 
 @functools.cache
 def of_one_position(config: RunConfig, factor: float = 1.0) -> float:
-    """Norm of the gradient of the last layer's W2 for the loss of one position; root mean square over positions.
+    """Return the gradient magnitude of the last W2 for the loss of one position, as RMS over positions.
 
-    That layer's W1, and with it h = relu(W1 x), is multiplied by the factor. Nothing after W2 mixes positions, so that
-    one position's gradient is the product of its h and of the gradient at its output.
+    The last layer's W1, and with it h = relu(W1 x), is multiplied by the factor. Nothing after W2 mixes positions, so
+    the gradient of one position is the product of its h and the gradient at its output.
     """
     trainer = Trainer(config)
     fc2 = _fc2(trainer, config.depth)
@@ -65,23 +65,24 @@ def of_one_position(config: RunConfig, factor: float = 1.0) -> float:
 
 
 def last_w2_gradients(position: str, seeds: Sequence[int]) -> list[float]:
-    """That by depth; geometric mean over seeds."""
+    """Return `of_one_position` by depth, as geometric mean over seeds."""
     return [geometric(of_one_position(network(position, depth, seed)) for seed in seeds) for depth in DEPTHS]
 
 
 def growth_with_h(
     position: str, factors: Iterable[float], seeds: Sequence[int], *, final_norm: str = "none"
 ) -> list[float]:
-    """That of a single layer by factor, over that of factor 1; geometric mean over seeds."""
+    """Return `of_one_position` of a single layer by factor, relative to factor 1, as geometric mean over seeds."""
     configs = [network(position, 1, seed, final_norm=final_norm) for seed in seeds]
     return [geometric(of_one_position(config, k) / of_one_position(config) for config in configs) for k in factors]
 
 
 @functools.cache
 def top_layer_gradient(depth: int, seed: int, *, narrowed: bool) -> float:
-    """Post: norm of the gradient of all matrices of the last layer.
+    """Return the gradient magnitude of all matrices of the last layer of Post.
 
-    Narrowed: after Xavier initialization, those of layer l of L are divided by L - l + 1, in the last layer by 1.
+    If `narrowed`, the matrices of layer l of L are divided by L - l + 1 after initialization; the last layer is
+    unchanged.
     """
     trainer = Trainer(network("post", depth, seed))
     blocks = trainer.network.blocks
@@ -97,7 +98,7 @@ def top_layer_gradient(depth: int, seed: int, *, narrowed: bool) -> float:
 
 
 def top_layer_gradients(seeds: Sequence[int], *, narrowed: bool) -> list[float]:
-    """That for each of TOP_DEPTHS; geometric mean over seeds."""
+    """Return `top_layer_gradient` for each of TOP_DEPTHS, as geometric mean over seeds."""
     return [geometric(top_layer_gradient(depth, s, narrowed=narrowed) for s in seeds) for depth in TOP_DEPTHS]
 
 
@@ -106,13 +107,13 @@ def _ffn(trainer: Trainer, layer: int) -> nn.Module:
 
 
 def _fc2(trainer: Trainer, layer: int) -> nn.Linear:
-    found = _ffn(trainer, layer).get_submodule("fc2")
-    assert isinstance(found, nn.Linear)
-    return found
+    fc2 = _ffn(trainer, layer).get_submodule("fc2")
+    assert isinstance(fc2, nn.Linear)
+    return fc2
 
 
 def _only(trainer: Trainer, wanted: Sequence[Tensor]) -> None:
-    """Spare the backward pass what is not asked for."""
+    """Disable gradients for all parameters but these."""
     for parameter in trainer.network.parameters():
         parameter.requires_grad_(any(parameter is other for other in wanted))
 

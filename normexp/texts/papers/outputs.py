@@ -1,4 +1,4 @@
-"""What a single norm makes of given rows, in float64 and without eps."""
+"""The output of a single norm for given rows, in float64 and without eps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WIDTH = 64
 
 
 def normalized(norm: str, x_nd: Tensor) -> Tensor:
-    """A norm of the program without eps, over the last axis."""
+    """Apply a norm of the program without eps over the last axis."""
     module = make_norm(norm, x_nd.shape[-1], RunConfig(eps=0.0))
     assert module is not None
     with torch.no_grad():
@@ -22,31 +22,34 @@ def normalized(norm: str, x_nd: Tensor) -> Tensor:
 
 
 def rows(seed: int, mean: float = 0.0, std: float = 1.0) -> Tensor:
-    """200 rows from N(mean, std^2) of 4096 features, in float64."""
+    """Return 200 rows of 4096 features from N(mean, std^2) in float64."""
     random = torch.Generator().manual_seed(seed)
     return mean + std * torch.randn(200, 4096, generator=random, dtype=torch.float64)
 
 
 def rms_statistics(mean: float, std: float, seed: int = 0) -> tuple[float, float]:
-    """Mean and standard deviation of RMSNorm's output rows for rows from N(mean, std^2)."""
+    """Return the mean and standard deviation of RMSNorm's output rows for rows from N(mean, std^2)."""
     y_nd = normalized("rms", rows(seed, mean, std))
     return float(y_nd.mean()), float(y_nd.std(dim=-1).mean())
 
 
 def largest_output(norm: str) -> float:
-    """Of a norm over 64 features, for the input on which it is largest: all but one feature equal to zero."""
+    """Return the largest output of a norm over 64 features, reached if only one feature is not 0."""
     return float(normalized(norm, torch.eye(WIDTH, dtype=torch.float64)).abs().max())
 
 
 def heavy_rows(seed: int) -> Tensor:
-    """10,000 rows of 64 features with tails so heavy that a row is often one feature: normal numbers to the ninth."""
+    """Return 10,000 rows of 64 heavy-tailed features: normal numbers to the power of 9."""
     random = torch.Generator().manual_seed(seed)
     return torch.randn(10_000, WIDTH, generator=random, dtype=torch.float64).pow(9)
 
 
 def fold_errors(seed: int) -> tuple[float, float, float]:
-    """A Pre network with random gains and biases: largest logit error of its fold, that of keeping gains and dropping
-    biases, and the standard deviation of its logits."""
+    """Return logit errors of a Pre network with random gains and biases.
+
+    Returns the largest error of its fold, the largest error if gains are kept and biases dropped, and the standard
+    deviation of the logits.
+    """
     network = widened(build(RunConfig(depth=6, position="pre", norm="ln", seed=seed)))
     random = torch.Generator().manual_seed(seed)
     with torch.no_grad():
