@@ -89,7 +89,7 @@ class TestRepro:
         other = with_curve(NEAR, rows)
         found = repro.compare(NEAR.traces.curve, other.traces.curve)
         assert found.first_difference == 7
-        assert repro.verdict(NEAR, other)[0].startswith("differs first at step 7: stored train_loss ")
+        assert repro.verdict(NEAR, other)[0].startswith("first difference at step 7: stored train_loss ")
         short = with_curve(NEAR, list(NEAR.traces.curve)[:9])
         assert repro.verdict(NEAR, short)[0] == "differs first at step 9: one curve has no such step"
         assert not repro.identical(NEAR, other)
@@ -100,7 +100,7 @@ class TestRepro:
 
     def test_a_stored_run_without_a_curve_cannot_be_compared(self) -> None:
         for stored in (with_curve(NEAR, []), replace(NEAR, traces=None), records.failed(NEAR.config)):
-            with pytest.raises(UserError, match="no curve is stored to compare with"):
+            with pytest.raises(UserError, match="no curve is stored"):
                 repro.check(stored)
         repro.check(NEAR)
 
@@ -110,5 +110,5 @@ class TestRepro:
 
     def test_a_run_that_fails_now_is_told(self) -> None:
         failed = records.failed(NEAR.config)
-        assert repro.verdict(NEAR, failed) == ["the run could not be made again: failed: Traceback: it broke"]
+        assert repro.verdict(NEAR, failed) == ["the run could not be repeated: failed: Traceback: it broke"]
         assert not repro.identical(NEAR, failed)

@@ -63,7 +63,7 @@ class TestCompare:
         assert shared.mean == pytest.approx(((2.5 - 3.0) + (2.7 - 3.1)) / 2)
         text = shown(found)
         assert "pre/post   none" in text
-        assert "9 pairs of runs answer 12 pairs of points." in text
+        assert "9 pairs of runs for 12 pairs of configs." in text
         assert "Outcomes: 2 of 9 differ." in text
         assert "position pre/post, norm none, seed 2" in text
         assert "Of 3 cells with two pairs or more, B is lower in 3" in text
@@ -75,12 +75,12 @@ class TestCompare:
         found = comparison.compare(*halves(side_of(plan()), "position=pre,post"))
         assert (len(found.pairing.pairs), found.same) == (6, 3)
         assert sum(len(change.pairs) for change in found.changes) == 3
-        assert "Outcomes: 1 of 3 differ; 3 more are one run on both sides." in shown(found)
+        assert "Outcomes: 1 of 3 differ; 3 more are the same run on both sides." in shown(found)
 
     def test_pairs_that_share_a_run_are_told(self) -> None:
         found = comparison.compare(*halves(side_of(plan()), "norm=ln,none"))
         assert len(found.pairing.pairs) == 6
-        assert "They are of 6 runs of A and 3 of B: pairs that share a run are not independent." in shown(found)
+        assert "they share runs (6 runs of A and 3 of B)" in shown(found)
 
 
 class TestTables:

@@ -112,7 +112,7 @@ def test_pending_runs_leave_the_verdict_open() -> None:
     runs = records({"none": HEALTHY, "ln": HEALTHY, "rms": HEALTHY})
     first = next(iter(runs))
     text = collapse.verdict(PLAN, {first: runs[first]})
-    facts = ["loss 2.000, 77 %", "2 of 3 pending", "3 of 3 pending"]
+    facts = ["loss 2.000, 77 %", "2/3 pending", "3/3 pending"]
     assert [fact for fact in facts if fact not in text] == []
     assert not [text for text in (text, collapse.verdict(PLAN, {})) if "Nothing collapsed" in text]
 
@@ -122,7 +122,7 @@ def test_networks_without_blocks_are_named_by_norm() -> None:
     runs = {run_id: record(config, Outcome.LEARNED, loss=2.0) for run_id, config in plan.configs.items()}
     text = collapse.verdict(plan, runs)
     assert text.startswith("Nothing collapsed. 0 layers")
-    assert "LN: 3 of 3" in text
+    assert "LN: 3/3" in text
     assert [row[0] for row in collapse.deaths(plan, runs).rows] == ["none"] * 3 + ["ln"] * 3 + ["rms"] * 3
 
 
@@ -157,7 +157,7 @@ def test_signal_shows_few_layers_with_both_ends(depth: int) -> None:
     table = collapse.signal("x", traces)
     assert table.header == ("layer", "before training", "step 5", "step 6", "step 7", "step 8")
     assert table.rows[0][0] == "0 (embedding)"
-    assert table.rows[-1][0] == f"{depth + 1} (into the head)"
+    assert table.rows[-1][0] == f"{depth + 1} (LM head input)"
     assert len(table.rows) <= 11
     assert table.rows[0][1:3] == ("1", "1e+05")
 

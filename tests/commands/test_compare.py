@@ -58,8 +58,8 @@ def test_nonfinite_and_pending_runs_are_counted_on_both_sides() -> None:
     words = {(change.a, change.b): len(change.pairs) for change in found.changes}
     assert words == {("learned", "learned"): 4, ("learned", "pending"): 1, ("nonfinite", "learned"): 1}
     text = shown(found)
-    assert "2.225 ± 0.035 (2 of 3); 1 of 3 nan @12" in text
-    assert "2.050 ± 0.071 (2 of 3); 1 of 3 pending" in text
+    assert "2.225 ± 0.035 (2/3); 1/3 nan @12" in text
+    assert "2.050 ± 0.071 (2/3); 1/3 pending" in text
     row = next(line for line in text.splitlines() if line.startswith("0.01 "))
     assert row.split()[-4:] == ["-0.100", "1", "of", "3"]
     assert "1 of 5 differ; 1 more" in text

@@ -96,7 +96,7 @@ def test_real_runs_from_the_command_line(tmp_path: Path) -> None:
     assert {f"edge.{suffix}" for suffix in ("svg", "png", "csv")} <= {p.name for p in (folder / "figures").iterdir()}
     runs = len(list((folder / "runs").iterdir()))
     assert f"{runs} runs" in done.out
-    assert "0.03 (1 of 1)" in done.out
+    assert "0.03 (1/1)" in done.out
     assert f"{runs} runs ({runs} of them" in invoke(*arguments, cwd=tmp_path).out
     assert invoke("report", folder).code == 0
     assert " lr " in Store(folder).read_plan().title

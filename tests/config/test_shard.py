@@ -142,7 +142,7 @@ def test_the_sweep_command_takes_a_shard(tmp_path: Path, monkeypatch: pytest.Mon
     output = CliRunner().invoke(app, ["sweep", "tiny.yaml", "lr=1e-2", "--shard", "2/3", "--dry-run"]).output
     configs = grid.plan_of(name="t", title="T", groups=[("", {**TINY, "lr": 1e-2, "seed": [*range(12)]})]).configs
     count = sum(Shard(2, 3).has(run_id) for run_id in configs)
-    for fact in ("tiny: 12 points, 12 runs", f"shard 2 of 3: {count} of ", "results/tiny+lr=0.01.shard-2-of-3"):
+    for fact in ("tiny: 12 configs, 12 runs", f"shard 2 of 3: {count} of ", "results/tiny+lr=0.01.shard-2-of-3"):
         assert fact in output
     assert f"{count} to do" in output
     assert not Path("results").exists()
