@@ -91,7 +91,7 @@ class TestRepro:
         assert found.first_difference == 7
         assert repro.verdict(NEAR, other)[0].startswith("first difference at step 7: stored train_loss ")
         short = with_curve(NEAR, list(NEAR.traces.curve)[:9])
-        assert repro.verdict(NEAR, short)[0] == "differs first at step 9: one curve has no such step"
+        assert repro.verdict(NEAR, short)[0] == "first difference at step 9: one curve does not have this step"
         assert not repro.identical(NEAR, other)
 
     def test_a_curve_that_ends_early_differs(self) -> None:

@@ -66,7 +66,7 @@ class TestCompare:
         assert "9 pairs of runs for 12 pairs of configs." in text
         assert "Outcomes: 2 of 9 differ." in text
         assert "position pre/post, norm none, seed 2" in text
-        assert "Of 3 cells with two pairs or more, B is lower in 3" in text
+        assert "B is lower in 3" in text
         data = comparison.as_data(found)
         assert (data["pairs"], data["pairs_of_points"], len(data["cells"])) == (9, 12, 3)
         assert [len(cell["also"]) for cell in data["cells"]] == [0, 1, 0]

@@ -99,7 +99,7 @@ def test_real_runs_from_the_command_line(tmp_path: Path) -> None:
     assert "0.03 (1/1)" in done.out
     assert f"{runs} runs ({runs} of them" in invoke(*arguments, cwd=tmp_path).out
     assert invoke("report", folder).code == 0
-    assert " lr " in Store(folder).read_plan().title
+    assert " lr:" in Store(folder).read_plan().title
 
 
 def test_the_default_ranges_are_valid_and_named_in_the_help() -> None:
