@@ -75,7 +75,7 @@ class Mismatch(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class SeedRuns:
     """The done runs of one combination by seed, without the `outdated` ones, which are counted."""
 
     name: str
@@ -143,7 +143,7 @@ def labels_of(frame: pd.DataFrame) -> Labels:
     return Labels(lambda key: frame[key].dropna().unique().tolist())
 
 
-def groups(frame: pd.DataFrame, selection: Selection) -> list[Cell]:
+def groups(frame: pd.DataFrame, selection: Selection) -> list[SeedRuns]:
     """Return the cells of a selection in the order of the frame. Raises Mismatch if it matches no point."""
     grouped: dict[tuple[Value, ...], list[Row]] = {}
     names = [name for name in KEYS if name != "seed"]
@@ -160,11 +160,11 @@ def groups(frame: pd.DataFrame, selection: Selection) -> list[Cell]:
     for values, rows in zip(combinations, grouped.values(), strict=True):
         name = selection_text({key: (values[key],) for key in dict.fromkeys(shown)}, labels) or "all runs"
         done = {int(row["seed"]): row for row in rows if row["status"] == Status.DONE}
-        cells.append(Cell(name, values, done, sum(row["status"] == STALE for row in rows)))
+        cells.append(SeedRuns(name, values, done, sum(row["status"] == STALE for row in rows)))
     return cells
 
 
-def cells(frame: pd.DataFrame, selection: Selection, needed: int, along: str = "") -> list[Cell]:
+def cells(frame: pd.DataFrame, selection: Selection, needed: int, along: str = "") -> list[SeedRuns]:
     """Return the cells of a selection. Raises Thin if one has fewer than `needed` runs.
 
     Raises Mismatch if several cells have the same value of the key `along`.
@@ -176,21 +176,23 @@ def cells(frame: pd.DataFrame, selection: Selection, needed: int, along: str = "
     return matching
 
 
-def one_cell(frame: pd.DataFrame, selection: Selection, needed: int, over: str = "") -> Cell:
+def one_cell(frame: pd.DataFrame, selection: Selection, needed: int, over: str = "") -> SeedRuns:
     """Return the only cell of a selection, or the one with the best median loss along `over`. Raises Thin, Mismatch."""
     matching = _differing_only_in(over, groups(frame, selection))
     _check_enough(matching, needed)
     return min(matching, key=lambda cell: cell.median(LOSS)) if over else matching[0]
 
 
-def pair(frame: pd.DataFrame, one: Selection, other: Selection, needed: int, over: str = "") -> tuple[Cell, Cell]:
+def pair(
+    frame: pd.DataFrame, one: Selection, other: Selection, needed: int, over: str = ""
+) -> tuple[SeedRuns, SeedRuns]:
     """Return the cells of two sides, see `one_cell`. A Mismatch of either side is raised before a Thin."""
     for side in (one, other):
         _differing_only_in(over, groups(frame, side))
     return one_cell(frame, one, needed, over), one_cell(frame, other, needed, over)
 
 
-def _differing_only_in(over: str, cells: list[Cell]) -> list[Cell]:
+def _differing_only_in(over: str, cells: list[SeedRuns]) -> list[SeedRuns]:
     rest = [{key: value for key, value in cell.values.items() if key != over} for cell in cells]
     if any(values != rest[0] for values in rest):
         names = "; ".join(cell.name for cell in cells[:4])
@@ -198,14 +200,14 @@ def _differing_only_in(over: str, cells: list[Cell]) -> list[Cell]:
     return cells
 
 
-def _check_enough(cells: Sequence[Cell], needed: int) -> None:
+def _check_enough(cells: Sequence[SeedRuns], needed: int) -> None:
     for cell in cells:
         if len(cell.runs) < needed:
             outdated = f", {cell.outdated} outdated: --run runs them again" if cell.outdated else ""
             raise Thin(f"{cell.name}: {len(cell.runs)} of {plural(needed, 'needed run')} done{outdated}")
 
 
-def measured(cell: Cell, measure: str, needed: int) -> dict[int, float]:
+def measured(cell: SeedRuns, measure: str, needed: int) -> dict[int, float]:
     """Return a measure by seed. Raises Thin if too few runs have it."""
     by_seed = cell.numbers(measure)
     if len(by_seed) < needed:
@@ -223,25 +225,25 @@ def difference(left: Mapping[int, float], right: Mapping[int, float], needed: in
 
 def paired(
     frame: pd.DataFrame, one: Selection, other: Selection, needed: int, over: str, measure: str
-) -> tuple[Cell, Cell, Difference]:
+) -> tuple[SeedRuns, SeedRuns, Difference]:
     """Return the cells of two sides, and the paired difference of the second to the first. Raises Thin, Mismatch."""
     left, right = pair(frame, one, other, needed, over)
     gap = difference(measured(left, measure, needed), measured(right, measure, needed), needed)
     return left, right, replace(gap, same_runs=set(run_ids([left])) == set(run_ids([right])))
 
 
-def runs_of(cells: Sequence[Cell]) -> list[Row]:
+def runs_of(cells: Sequence[SeedRuns]) -> list[Row]:
     """Return the distinct runs of the cells."""
     return list({run["run_id"]: run for cell in cells for run in cell.runs.values()}.values())
 
 
-def run_ids(cells: Sequence[Cell]) -> tuple[str, ...]:
+def run_ids(cells: Sequence[SeedRuns]) -> tuple[str, ...]:
     """Return the ids of the distinct runs of the cells."""
     return tuple(run["run_id"] for run in runs_of(cells))
 
 
 def sides_text(
-    frame: pd.DataFrame, measure: str, sides: Sequence[tuple[Selection, Cell]], joined: str, over: str = ""
+    frame: pd.DataFrame, measure: str, sides: Sequence[tuple[Selection, SeedRuns]], joined: str, over: str = ""
 ) -> str:
     """Return the measure of each side: `norm ln 1.9 ± 0.1 (3) against norm none 2.4 ± 0.2 (3)`.
 
@@ -255,17 +257,17 @@ def sides_text(
     return lead(measure) + f" {joined} ".join(texts)
 
 
-def learned(cell: Cell) -> int:
+def learned(cell: SeedRuns) -> int:
     """Return the number of runs that learned."""
     return sum(run["outcome"] == Outcome.LEARNED for run in cell.runs.values())
 
 
-def all_learned(cells: Sequence[Cell]) -> bool:
+def all_learned(cells: Sequence[SeedRuns]) -> bool:
     """Return whether every run of the cells learned: otherwise equal losses mean nothing."""
     return all(learned(cell) == len(cell.runs) for cell in cells)
 
 
-def counts_text(cells: Sequence[Cell]) -> str:
+def counts_text(cells: Sequence[SeedRuns]) -> str:
     """Return the outcomes of all runs: `2 learned 2.325 ± 0.004, 1 nonfinite @12`.
 
     For several cells, losses are given as a range: `4 learned 2.325 to 2.534`.
@@ -293,12 +295,12 @@ def _little_text(runs: Sequence[Row]) -> str:
     return f" ({little} of them less than half of the learnable gap)" if little else ""
 
 
-def all_outcomes(cells: Sequence[Cell]) -> str:
+def all_outcomes(cells: Sequence[SeedRuns]) -> str:
     """Return the outcomes of each cell: `lr 0.001: 2 learned 2.325 ± 0.004, 1 nonfinite @12; lr 0.003: ...`."""
     return "; ".join(f"{cell.name}: {counts_text([cell])}" for cell in cells)
 
 
-def finding(cells: Sequence[Cell], holds: bool, measured: str, sentence: str) -> Finding:
+def finding(cells: Sequence[SeedRuns], holds: bool, measured: str, sentence: str) -> Finding:
     """Return a finding with the runs of the cells, and the seeds of the cell with the fewest."""
     seeds = min(len(cell.runs) for cell in cells)
     return Finding(holds=bool(holds), measured=measured, sentence=sentence, seeds=seeds, run_ids=run_ids(cells))

@@ -18,7 +18,16 @@ from typing import TYPE_CHECKING
 
 from normexp.analysis.sensitivity import Scan, ScannedRun, distinct_runs, mean_loss, sensitivities, shared_values
 from normexp.claims import cell_stats as stats
-from normexp.claims.cell_stats import LOSS, Cell, ends_text, lead, measure_text, selection_text, side_names, spread_text
+from normexp.claims.cell_stats import (
+    LOSS,
+    SeedRuns,
+    ends_text,
+    lead,
+    measure_text,
+    selection_text,
+    side_names,
+    spread_text,
+)
 from normexp.claims.claim import NOTHING, Finding, Selection
 from normexp.config.labels import listed, plural, range_text
 from normexp.records.record import Outcome
@@ -435,7 +444,7 @@ def _count(values: Sequence[Value], axis: str) -> str:
     return f"{plural(len(values), 'value')} of {axis}"
 
 
-def _scan_of(axis: str, side: Sequence[Cell]) -> Scan:
+def _scan_of(axis: str, side: Sequence[SeedRuns]) -> Scan:
     """Return the runs of a side by value of the key and by seed, for the seeds that all its cells have."""
     seeds = sorted(set.intersection(*(set(cell.runs) for cell in side)))
     return {cell.values[axis]: {seed: _scanned(cell.runs[seed]) for seed in seeds} for cell in side}

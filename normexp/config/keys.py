@@ -68,7 +68,8 @@ class Key:
     `matters` returns, for a resolved run, whether the key affects its results. If it does not, the canonical run has
     the key's `neutral` value: the behavior of the program before the key existed, which never changes. `synonyms`
     maps values to an equivalent one. An `interacting` key decides whether other keys matter, what `auto` means, or
-    which values conflict. Plugins may add choices to an `extensible` key.
+    which values conflict. Plugins may add choices to an `extensible` key. `changes_step` is False if a training step
+    does the same work for every value.
     """
 
     kind: type
@@ -85,6 +86,7 @@ class Key:
     synonyms: Mapping[Any, Any] = field(default_factory=lambda: MappingProxyType({}))
     interacting: bool = False
     extensible: bool = False
+    changes_step: bool = True
 
     def parse(self, text: str) -> Value:
         """Return the value of a plain (unquoted) YAML scalar. Raises ValueError with the allowed values."""

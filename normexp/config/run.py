@@ -82,7 +82,13 @@ class RunConfig:
         **BLOCKS,
     )
     post_share: float = _key(
-        0.25, "fraction of the layers, from the first, that are Post", low=0, high=1, interacting=True, **POST_SHARE
+        0.25,
+        "fraction of the layers, from the first, that are Post",
+        low=0,
+        high=1,
+        interacting=True,
+        **POST_SHARE,
+        changes_step=False,
     )
     residual: bool = _key(True, "add the skip path to each branch", interacting=True, **BLOCKS)
     final_norm: str = _key(
@@ -119,8 +125,11 @@ class RunConfig:
         "initialization of the weight matrices in the blocks",
         choices=("xavier", "xavier_split", "torch", "unit", "small"),
         **BLOCKS,
+        changes_step=False,
     )
-    init_gain: float = _key(1.0, "factor on the initial weight matrices in the blocks", low=0, **BLOCKS)
+    init_gain: float = _key(
+        1.0, "factor on the initial weight matrices in the blocks", low=0, **BLOCKS, changes_step=False
+    )
     pos_embed: str = _key(
         "auto",
         "position embedding; auto: learned, but none with mixer: linear",
@@ -128,34 +137,51 @@ class RunConfig:
         choices=("auto", "learned", "none"),
         interacting=True,
     )
-    eps: float = _key(1e-5, "constant added to the variance or mean square in every norm", low=0, **EPS)
-    dyt_alpha: float = _key(0.5, "initial value of DyT's learned factor inside the tanh", low=0, **DYT)
+    eps: float = _key(
+        1e-5, "constant added to the variance or mean square in every norm", low=0, **EPS, changes_step=False
+    )
+    dyt_alpha: float = _key(
+        0.5, "initial value of DyT's learned factor inside the tanh", low=0, **DYT, changes_step=False
+    )
     task: str = _key(
         "markov",
         "source of the tokens. markov: each context token contributes separately; lookups: a chain of table lookups",
         choices=TASKS,
     )
     order: int = _key(2, "context tokens that the source depends on; less than seq_len", low=1, interacting=True)
-    sharpness: float = _key(4.0, "scale of the source's logits", low=0, low_open=True)
-    task_seed: int = _key(0, "seed of the source and its validation set", low=0, high=2**63 - 1)
-    label_noise: float = _key(0.0, "fraction of targets replaced by uniform ones", low=0, high=1, high_open=True)
+    sharpness: float = _key(4.0, "scale of the source's logits", low=0, low_open=True, changes_step=False)
+    task_seed: int = _key(0, "seed of the source and its validation set", low=0, high=2**63 - 1, changes_step=False)
+    label_noise: float = _key(
+        0.0, "fraction of targets replaced by uniform ones", low=0, high=1, high_open=True, changes_step=False
+    )
     optimizer: str = _key("adam", "optimizer; sgd has no momentum", choices=("adam", "adamw", "sgd"), interacting=True)
-    lr: float = _key(1e-3, "peak learning rate", low=0, low_open=True, high=1e30)
+    lr: float = _key(1e-3, "peak learning rate", low=0, low_open=True, high=1e30, changes_step=False)
     warmup: int = _key(
-        0, "warm-up updates: lr * min(1, t / warmup) at update t; 0 and 1 mean no warm-up", low=0, synonyms={1: 0}
+        0,
+        "warm-up updates: lr * min(1, t / warmup) at update t; 0 and 1 mean no warm-up",
+        low=0,
+        synonyms={1: 0},
+        changes_step=False,
     )
     schedule: str = _key(
         "constant",
         "learning rate after the warm-up. cosine: to 0 at the end; inverse_sqrt: times sqrt(max(warmup, 1) / t)",
         choices=("constant", "cosine", "inverse_sqrt"),
+        changes_step=False,
     )
-    beta1: float = _key(0.9, "decay rate of Adam's first moment", low=0, high=1, high_open=True, **ADAM)
-    beta2: float = _key(0.999, "decay rate of Adam's second moment", low=0, high=1, high_open=True, **ADAM)
-    weight_decay: float = _key(0.0, "weight decay; norm gains and biases are exempt", low=0)
+    beta1: float = _key(
+        0.9, "decay rate of Adam's first moment", low=0, high=1, high_open=True, **ADAM, changes_step=False
+    )
+    beta2: float = _key(
+        0.999, "decay rate of Adam's second moment", low=0, high=1, high_open=True, **ADAM, changes_step=False
+    )
+    weight_decay: float = _key(0.0, "weight decay; norm gains and biases are exempt", low=0, changes_step=False)
     clip: float = _key(0.0, "maximum magnitude of the total gradient; 0 disables clipping", low=0)
     batch: int = _key(32, "sequences per training batch", low=1)
-    steps: int = _key(3000, "training updates", low=1)
-    eval_every: int = _key(500, "updates between evaluations; step 0 and the last step are always evaluated", low=1)
+    steps: int = _key(3000, "training updates", low=1, changes_step=False)
+    eval_every: int = _key(
+        500, "updates between evaluations; step 0 and the last step are always evaluated", low=1, changes_step=False
+    )
     dtype: str = _key(
         "float32",
         "dtype of activations and of a cast copy of the weights; weights, gradients and optimizer state stay float32",

@@ -14,6 +14,7 @@ from normexp.analysis.differences import thinned
 from normexp.analysis.frames import frame
 from normexp.config.labels import listed
 from normexp.config.plan import LABEL
+from normexp.config.run import KEYS
 from normexp.errors import UserError
 from normexp.plots.chart import (
     LINEAR,
@@ -52,26 +53,7 @@ BEFORE, LAST = "before training", "at the end"
 MOMENTS = (BEFORE, LAST)
 FACETS = 3
 """Maximum number of facets in the figure of layers: each takes a row of four panels."""
-TRAINING_ONLY = frozenset(
-    [
-        "lr",
-        "warmup",
-        "schedule",
-        "init",
-        "init_gain",
-        "task_seed",
-        "sharpness",
-        "label_noise",
-        "beta1",
-        "beta2",
-        "weight_decay",
-        "eps",
-        "dyt_alpha",
-        "steps",
-        "eval_every",
-        "post_share",
-    ]
-)
+TRAINING_ONLY = frozenset(name for name, key in KEYS.items() if not key.changes_step)
 """Keys that do not change the work of a step: runs that differ only in these are one line in the figure of times."""
 Y = Axis(key="step_ms", label="time of a step (ms)", scale=LINEAR)
 KNOWN = {"platform": "{}", "cpu_capability": "{}", "torch": "torch {}", "torch_threads": "threads per run: {}"}

@@ -30,7 +30,7 @@ class Checked(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class Property:
     """A property of a model in a few words (empty if unknown), and how well it was verified."""
 
     text: str
@@ -42,7 +42,7 @@ class Model:
     """A row. `keys` build its block in normexp; they are empty if none do, and `no_keys` gives the reason."""
 
     model: str
-    cells: Mapping[str, Cell]
+    cells: Mapping[str, Property]
     transformers: str
     sources: tuple[str, ...]
     keys: Mapping[str, str]
@@ -86,7 +86,7 @@ def _model(row: Mapping[str, Any]) -> Model:
         raise ValueError(f"{name}: no source")
     return Model(
         model=name,
-        cells={cell: Cell(row[cell], Checked(but.get(cell, row["checked"]))) for cell in CELLS},
+        cells={cell: Property(row[cell], Checked(but.get(cell, row["checked"]))) for cell in CELLS},
         transformers=row.get("transformers", ""),
         sources=tuple(row.get("sources", ())),
         keys=row.get("keys", {}),

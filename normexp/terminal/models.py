@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from normexp.analysis.tables import TextTable
 from normexp.config.run import RunConfig
-from normexp.schemes.models import CELLS, TRANSFORMERS, Cell, Checked, Model
+from normexp.schemes.models import CELLS, TRANSFORMERS, Checked, Model, Property
 from normexp.schemes.norms import NORMS
 from normexp.schemes.schemes import DOORS, ROLES, SCHEMES, Scheme, Site
 
@@ -50,7 +50,7 @@ def to_csv(models: Sequence[Model]) -> str:
     return buffer.getvalue()
 
 
-def _marked(cell: Cell) -> str:
+def _marked(cell: Property) -> str:
     return f"{cell.text}{MARKS[cell.checked]}"
 
 
