@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 import math
-import multiprocessing
-import os
-import signal
-import sys
-import threading
-import warnings
 from collections.abc import Sequence
-from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
@@ -29,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw", "draw_layer_signal", "images", "render"]
+__all__ = ["draw", "draw_layer_signal", "render"]
 
 LAYER_HEIGHT = 0.3
 """Height of a panel over its width. The panels are stacked, with the legends beside them."""
@@ -39,41 +32,6 @@ def draw(data: Chart | Map, look: Look | None = None) -> Figure:
     """Draw a chart or a map. The default look is that of reports: light, full width."""
     look = look or Look()
     return draw_map(data, look) if isinstance(data, Map) else draw_chart(data, look)
-
-
-def images(charts: Sequence[Chart | Map]) -> list[dict[str, bytes]]:
-    """Draw the figures of a report: a mapping of format to file for each chart, in order.
-
-    Every second chart is drawn in another process, if there is a processor for it and this process has no other thread,
-    which a fork might leave with a lock held.
-    """
-    alone = sys.platform != "linux" or (os.cpu_count() or 1) < 2 or threading.active_count() > 1
-    if alone or len(charts) < 2:
-        return [render(draw(chart)) for chart in charts]
-    receiver, sender = multiprocessing.get_context("fork").Pipe(duplex=False)
-    process = multiprocessing.get_context("fork").Process(target=_send, args=(sender, charts[1::2]), daemon=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12 on, which counts the threads of BLAS
-        process.start()
-    sender.close()
-    try:
-        first = [render(draw(chart)) for chart in charts[::2]]
-        try:
-            second = receiver.recv()
-        except EOFError:  # the other process is gone
-            second = [render(draw(chart)) for chart in charts[1::2]]
-    finally:
-        receiver.close()
-        process.kill()
-        process.join()
-    return [(second if index % 2 else first)[index // 2] for index in range(len(charts))]
-
-
-def _send(sender: Connection, charts: Sequence[Chart | Map]) -> None:
-    """Draw charts in a process of their own. Ctrl-C is for the process that started it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    sender.send([render(draw(chart)) for chart in charts])
 
 
 def draw_layer_signal(signal: LayerSignal, look: Look | None = None) -> Figure:

@@ -131,16 +131,15 @@ def collapse_examples(store: Store, plan: Plan, records: Mapping[str, RunRecord]
 def write_figures(store: Store, report: Report) -> None:
     """Draw the sweep's figures, each as SVG and PNG with its data beside it, and its web page. Raises StorageError."""
     from normexp.plots.choice import Source
-    from normexp.plots.drawing import images
+    from normexp.plots.drawing import draw, render
     from normexp.plots.kinds import fitting
 
     traces = traces_of(store, report.records)
     source = Source(plan=report.plan, records=report.records, runs=report.runs, traces=traces)
-    figures = [(kind, chart) for _, kind, chart in fitting(source)]
-    with _drawing:
-        files = images([chart for _, chart in figures])
-    for (kind, chart), drawn in zip(figures, files, strict=True):
-        write_figure(store, kind.file, drawn, chart.data)
+    for _, kind, made in fitting(source):
+        with _drawing:
+            images = render(draw(made))
+        write_figure(store, kind.file, images, made.data)
     if examples := collapse_examples(store, report.plan, report.records):
         _write_layer_signal(store, examples)
     page = sweep_page.page(report, traces, outputs.pictures(store.folder), store.folder)
