@@ -1,4 +1,4 @@
-"""Everything derived from a results folder, made again from what is on disk: tables, summary, figures."""
+"""Rebuild everything that is derived from a results folder: tables, summary, figures and web page."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ if TYPE_CHECKING:
 
 NAMED_STRAYS = 5
 _drawing = threading.Lock()
-"""Held while a figure is drawn: matplotlib's settings belong to the whole process, and sweeps may run in threads."""
+"""Held while a figure is drawn: matplotlib's settings are global, and sweeps may run in threads."""
 KEPT_TRACES = 256
-"""Runs whose traces are in memory at one time: half a megabyte each, of 3000 steps."""
+"""Maximum number of runs whose traces are in memory: half a megabyte each at 3000 steps."""
 
 
 def read(store: Store, known: tuple[Plan, Mapping[str, RunRecord]] | None = None) -> Report:
-    """The report of a folder, whose plan and records, as they are now, may be `known`; nothing is written.
+    """Return the report of a folder without writing anything. `known`: its current plan and records, if already read.
 
-    Raises UserError where it is not a results folder.
+    Raises UserError if it is not a results folder.
     """
     plan, records = known or (store.read_plan(), store.records())
-    told = (*store.warnings, *store.damaged(records), *warnings(records, store.strays()))
-    return of(store, plan, records, told)
+    messages = (*store.warnings, *store.damaged(records), *warnings(records, store.strays()))
+    return of(store, plan, records, messages)
 
 
-def of(store: Store, plan: Plan, records: Mapping[str, RunRecord], told: Sequence[str] = ()) -> Report:
-    """The report of these records, whatever the folder holds, with warnings besides those of the plan."""
+def of(store: Store, plan: Plan, records: Mapping[str, RunRecord], messages: Sequence[str] = ()) -> Report:
+    """Return the report of these records, whatever the folder holds, with the warnings of the plan and `messages`."""
     runs = frames.runs(plan, records)
     words = collapse.verdict(plan, records) if asked(plan) else conclusion(plan, runs)
     return Report(
@@ -58,15 +58,15 @@ def of(store: Store, plan: Plan, records: Mapping[str, RunRecord], told: Sequenc
         summary=summarize(plan, runs),
         conclusion=f"{words} {shards.join_hint(plan, store.folder.parent)}" if plan.shard else words,
         pivots=tuple(pivot(plan, runs)),
-        warnings=(*plan.warnings, *told),
+        warnings=(*plan.warnings, *messages),
     )
 
 
 def load_drawing() -> None:
-    """Begin to import, in the background, what figures are drawn with: it takes longer than to draw one."""
+    """Start to import matplotlib in the background: the import takes longer than drawing a figure."""
 
     def load() -> None:
-        with suppress(Exception):  # who draws will meet it
+        with suppress(Exception):  # drawing will raise it again
             importlib.import_module("normexp.plots.drawing")
 
     threading.Thread(target=load, daemon=True).start()
@@ -79,16 +79,16 @@ def rebuild(
     redraw: bool = True,
     known: tuple[Plan, Mapping[str, RunRecord]] | None = None,
 ) -> Report:
-    """Read a folder and write its tables and, if asked, its figures and web page. Raises UserError, StorageError.
+    """Read a folder and write its tables and, with `figures`, its figures and web page. Raises UserError, StorageError.
 
-    Without `redraw`, figures of the same tables stay as they are. `known`: see `read`.
+    Without `redraw`, figures of unchanged tables are kept. `known`: see `read`.
     """
     report = read(store, known)
     before = len(store.warnings)
-    if figures:  # which read what the tables do not
-        told_of = dict.fromkeys((*report.warnings, *store.damaged(report.records, thoroughly=True)))
-        report = replace(report, warnings=tuple(told_of))
-    told = {
+    if figures:  # figures also read the traces
+        all_warnings = dict.fromkeys((*report.warnings, *store.damaged(report.records, thoroughly=True)))
+        report = replace(report, warnings=tuple(all_warnings))
+    texts = {
         "points.csv": frames.to_csv(frames.points(report.plan)),
         "runs.csv": frames.to_csv(report.runs),
         "summary.csv": frames.to_csv(report.summary),
@@ -97,21 +97,21 @@ def rebuild(
     if asked(report.plan):
         examples = collapse_examples(store, report.plan, report.records)
         shown = collapse.tables(report.plan, report.records, examples)
-        told["collapse.md"] = worded_tables(report.conclusion, shown)
-    for name, text in told.items():
+        texts["collapse.md"] = worded_tables(report.conclusion, shown)
+    for name, text in texts.items():
         store.write_derived(name, text)
     store.write_derived("timings.csv", frames.to_csv(frames.timings(report.plan, report.records)))
-    if figures and (redraw or not outputs.drawn(store.folder, told.values())):
+    if figures and (redraw or not outputs.drawn(store.folder, texts.values())):
         write_figures(store, report)
         if len(store.warnings) == before:
-            outputs.note_drawn(store.folder, told.values())
+            outputs.note_drawn(store.folder, texts.values())
     return replace(report, warnings=tuple(dict.fromkeys((*report.warnings, *store.warnings[before:]))))
 
 
 def traces_of(store: Store, records: Mapping[str, RunRecord]) -> Callable[[str], Traces]:
-    """Those of a folder's runs by their ids, without what stands in a damaged file, which is warned of.
+    """Return a function from run id to traces. The contents of damaged files are left out, with a warning.
 
-    Those of few runs are read once.
+    Traces are cached for a limited number of runs.
     """
 
     @functools.lru_cache(maxsize=KEPT_TRACES)
@@ -122,7 +122,7 @@ def traces_of(store: Store, records: Mapping[str, RunRecord]) -> Callable[[str],
 
 
 def collapse_examples(store: Store, plan: Plan, records: Mapping[str, RunRecord]) -> dict[str, RunRecord]:
-    """A run with its traces of each network that collapse compares; none of any other sweep."""
+    """Return a run with traces for each network that collapse compares; empty for any other sweep."""
     traces = traces_of(store, records)
     chosen = collapse.exemplars(plan, records) if asked(plan) else {}
     return {name: replace(records[run_id], traces=traces(run_id)) for name, run_id in chosen.items()}
@@ -147,11 +147,11 @@ def write_figures(store: Store, report: Report) -> None:
 
 
 def _write_layer_signal(store: Store, records: Mapping[str, RunRecord]) -> None:
-    """Draw each network's stream by layer. Raises StorageError."""
+    """Draw the residual stream of each network by layer. Raises StorageError."""
     from normexp.plots import runs as curves
     from normexp.plots.drawing import draw_layer_signal, render
 
-    signal = curves.layer_signal(records, title="RMS of the stream by layer")
+    signal = curves.layer_signal(records, title="RMS of the residual stream by layer")
     with _drawing:
         images = render(draw_layer_signal(signal))
     write_figure(store, "layer_signal", images, signal.data)
@@ -165,18 +165,18 @@ def write_figure(store: Store, name: str, images: Mapping[str, bytes], data: pd.
 
 
 def warnings(records: Mapping[str, RunRecord], strays: list[str]) -> list[str]:
-    """What a reader of the tables should know: outdated runs, mixed environments, runs that no point asks for."""
-    told = []
+    """Return warnings on outdated runs, mixed environments, and orphaned runs, which no point of the plan needs."""
+    messages = []
     outdated = sum(record.outdated for record in records.values())
     if outdated:
-        told.append(
+        messages.append(
             f"{plural(outdated, 'run')} outdated: this version gives other numbers; --rerun-outdated runs them again"
         )
     for name in COMPARED:
         found = sorted({str(record.made_with[name]) for record in records.values() if name in record.made_with})
         if len(found) > 1:
-            told.append(f"runs were made with different {name}: {listed(found)}")
+            messages.append(f"runs were made with different {name}: {listed(found)}")
     if strays:
         named = at_most(strays, NAMED_STRAYS, "{} more")
-        told.append(f"{plural(len(strays), 'stored run')} that no point asks for any more: {listed(named)}")
-    return told
+        messages.append(f"{plural(len(strays), 'orphaned run')}, which no point needs any more: {listed(named)}")
+    return messages

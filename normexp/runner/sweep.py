@@ -1,4 +1,4 @@
-"""A plan against what is stored: run what is missing, store it, and make the tables again."""
+"""Run what a plan needs and the results folder lacks, store it, and rebuild the tables."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from normexp.data.tasks import TaskName
 
 Grow = Callable[[Mapping[str, RunRecord]], Plan | None]
-"""From the records of a plan, once its runs have ended, to the larger plan that follows; None at the end."""
+"""A function from the records of a finished plan to the larger plan that follows it, or None at the end."""
 MAX_CHECKED_TASKS = 50
-"""Tasks that are checked before the first run; those of larger sweeps fail run by run."""
+"""Maximum number of tasks that are checked before the first run. Further invalid tasks fail run by run."""
 
 
 class Listener(Protocol):
-    """Who follows a sweep: `begin` with the work, `event` for each event, `end` always."""
+    """An observer of a sweep. `begin` gets the runs to do, `event` each event; `end` is always called."""
 
     def begin(self, todo: Sequence[RunConfig], *, done: int, failed: int, reused: int) -> None: ...
 
@@ -48,10 +48,7 @@ class Listener(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:
-    """How a sweep ended: its folder, its report, the exit code, and the words for whoever started it.
-
-    One that was stopped has no new figures.
-    """
+    """The end of a sweep: folder, report, exit code, and a message for the user. A stopped sweep has no new figures."""
 
     store: Store
     report: Report
@@ -61,9 +58,9 @@ class Swept:
 
 
 def check_tasks(configs: Iterable[RunConfig]) -> dict[TaskName, Losses]:
-    """Reference losses of the first tasks.
+    """Return the reference losses of the first tasks, before any run starts.
 
-    Raises UserError where one has nothing to learn, an infinite loss or no room in memory, before any run starts.
+    Raises UserError if a task has nothing to learn, an infinite reference loss, or does not fit into memory.
     """
     from normexp.data.tasks import Task
 
@@ -72,7 +69,7 @@ def check_tasks(configs: Iterable[RunConfig]) -> dict[TaskName, Losses]:
     complaints = []
     for name, config in list(configs_of_tasks.items())[:MAX_CHECKED_TASKS]:
         try:
-            losses[name] = Task(config).check()  # the task is held by nothing: its tables are large
+            losses[name] = Task(config).check()  # keep no reference to the task: its tables are large
         except ValueError as fault:
             complaints.append(str(fault))
         except MemoryError:
@@ -83,7 +80,7 @@ def check_tasks(configs: Iterable[RunConfig]) -> dict[TaskName, Losses]:
 
 
 def check_memory(configs: Iterable[RunConfig], scheduler: str | None = None) -> None:
-    """Raise UserError where a run needs more memory than this machine has, unless a scheduler elsewhere has it made."""
+    """Raise UserError if a run needs more memory than this machine has, unless a remote scheduler runs it."""
     memory = machine.memory_bytes()
     if memory is None or scheduler not in (None, "local"):
         return
@@ -97,7 +94,7 @@ def check_memory(configs: Iterable[RunConfig], scheduler: str | None = None) -> 
 
 
 def check(plan: Plan, options: Options) -> dict[TaskName, Losses]:
-    """Everything that can be refused before anything is written; what `check_tasks` found. Raises UserError."""
+    """Check all that can be refused before anything is written; return the reference losses. Raises UserError."""
     chosen(options.executor, options.scheduler)
     requested()
     jobs_or_default(options.jobs, options.scheduler)
@@ -110,9 +107,9 @@ def check(plan: Plan, options: Options) -> dict[TaskName, Losses]:
 
 
 def run_sweep(plan: Plan, options: Options, listener: Listener, grow: Grow = lambda records: None) -> Swept:
-    """Run what is missing of a plan, and of the larger plans that follow, and rebuild the tables and figures.
+    """Run what is missing of a plan and of the larger plans that follow, and rebuild the tables and figures.
 
-    Raises UserError before anything is written where the plan or the folder cannot be used.
+    Raises UserError, before anything is written, if the plan or the folder cannot be used.
     """
     losses = check(plan, options)
     store = Store(below(options.out, plan.folder))
@@ -147,14 +144,14 @@ def run_sweep(plan: Plan, options: Options, listener: Listener, grow: Grow = lam
 
 
 def _execute(work: Work, job: Job, store: Store, options: Options, listener: Listener, ended: list[RunRecord]) -> None:
-    """Copy what other sweeps have, run the rest, and note in `ended` what is stored."""
+    """Copy runs that other sweeps have, run the rest, and append each stored record to `ended`."""
     for run_id, (config, other) in list(work.reusable.items()):
         try:
             copy = store.copy_from(other, run_id, weights=options.save_weights)
             ended.append(replace(copy, traces=None, log=None))
         except StorageError:
             raise
-        except UserError as fault:  # its traces cannot be read: run it here
+        except UserError as fault:  # its traces cannot be read
             work.warnings += [f"{complaint}: the run is made again here" for complaint in fault.complaints]
             del work.reusable[run_id]
             work.todo.append(config)
@@ -169,7 +166,7 @@ def _execute(work: Work, job: Job, store: Store, options: Options, listener: Lis
                 if isinstance(event, Finished):
                     store.write(event.record)
                     event = Finished(replace(event.record, log=None, weights=None))
-                    ended.append(replace(event.record, traces=None))  # which need memory
+                    ended.append(replace(event.record, traces=None))  # traces need much memory
                 _tell(listener.event, event)
                 if options.fail_fast and isinstance(event, Finished) and event.record.status is not Status.DONE:
                     return
@@ -178,13 +175,13 @@ def _execute(work: Work, job: Job, store: Store, options: Options, listener: Lis
 
 
 def _tell(tell: Callable[..., None], *news: object, **more: object) -> None:
-    """A display that has gone, such as a closed terminal, costs no run."""
+    """Call a listener. Ignore display errors, such as a closed terminal."""
     with suppress(OSError):
         tell(*news, **more)
 
 
 def _unfinished(store: Store, plan: Plan) -> Report:
-    """What there is after a stop; the tables are made again unless the disk is full, or the folder has gone."""
+    """Return the report after a stop. The tables are rebuilt unless the disk is full or the folder is gone."""
     for make in (report.rebuild, report.read):
         with suppress(UserError):
             return make(store)
@@ -192,7 +189,7 @@ def _unfinished(store: Store, plan: Plan) -> Report:
 
 
 def _left(work: Work, ended: Sequence[RunRecord]) -> str:
-    """`2 done, 1 failed, 3 to do`."""
+    """Return the state in words: `2 done, 1 failed, 3 to do`."""
     failed = sum(record.status is not Status.DONE for record in ended)
     counts = {
         "done": work.done + len(ended) - failed,

@@ -62,7 +62,7 @@ def test_markdown_says_what_a_reader_must_know(tmp_path: Path) -> None:
     for fact in (
         "1 run outdated",
         configs[1].run_id,
-        f"1 stored run that no point asks for any more: {configs[2].run_id}",
+        f"1 orphaned run, which no point needs any more: {configs[2].run_id}",
     ):
         assert fact in warnings
     assert "entropy floor 1.500, unigram loss 4.070, bigram loss 3.000." in text

@@ -1,6 +1,6 @@
-"""The first and last function of a worker process.
+"""What a worker process runs, and its messages to the driver.
 
-Messages between a worker and its driver over a socket pair; its end of file tells each that the other is gone.
+The messages travel over a socket pair. End of file tells each side that the other is gone.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ PART = 2**18
 
 
 class Garbled(Exception):
-    """What arrived is no message."""
+    """The received bytes are not a message."""
 
 
 def send(sock: socket.socket, message: object) -> None:
-    """Send one picklable object whole; waits while the other side does not read. Raises OSError when it is gone."""
+    """Send one picklable object; block while the other side does not read. Raises OSError if it is gone."""
     body = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
     sock.sendall(HEADER.pack(MAGIC, len(body)) + body)
 
 
 class Inbox:
-    """The driver's side: what has arrived, never waiting for more. `ended`: the other side is gone."""
+    """The driver's side, which never blocks. `ended` is True once the other side is gone."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.ended = False
@@ -44,7 +44,7 @@ class Inbox:
         self._data = bytearray()
 
     def receive(self) -> list[Any]:
-        """The messages that are complete by now. Raises Garbled."""
+        """Return the messages that are complete by now. Raises Garbled."""
         self._read()
         messages = []
         while len(self._data) >= HEADER.size:
@@ -74,7 +74,7 @@ class Inbox:
 
 
 class Handle:
-    """A file descriptor that travels with the arguments of a process."""
+    """A file descriptor that can be passed among the arguments of a process."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -88,9 +88,9 @@ def _arrived(handle: Any) -> Handle:
 
 
 def serve(sock: socket.socket, log: Handle, config: RunConfig, work: bytes) -> None:
-    """Do one run and send its record; `work` is a pickled Work. Does not return.
+    """Do one run, send its record, and exit; `work` is a pickled Work.
 
-    What is printed goes to `log`. The process ends at once when the other end of `sock` closes.
+    Output goes to `log`. The process exits at once if the other end of `sock` closes.
     """
     _print_to(log.fd)
     _set_signals()
@@ -106,7 +106,7 @@ def serve(sock: socket.socket, log: Handle, config: RunConfig, work: bytes) -> N
 
 
 def _print_to(fd: int) -> None:
-    """Make `fd` the standard output and error of Python, of C code and of crashes."""
+    """Redirect standard output and error of Python, C code and crash reports to `fd`."""
     os.dup2(fd, 1)
     os.dup2(fd, 2)
     os.close(fd)
@@ -117,7 +117,7 @@ def _print_to(fd: int) -> None:
 
 
 def _set_signals() -> None:
-    """Ctrl-C goes to the whole group, and the driver decides; SIGTERM ends, leaving in the log where it struck."""
+    """Ignore Ctrl-C, which reaches the whole process group. SIGTERM writes a traceback to the log."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if hasattr(faulthandler, "register"):

@@ -1,4 +1,4 @@
-"""Starting a worker process: from a server that has imported torch, and without running the user's script again."""
+"""Start worker processes from a server that has imported torch, without running the user's script again."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from normexp.execution.machine import open_closed
 METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 PRELOAD = "normexp.execution.pool.preload"
 DRIVER = "NORMEXP_DRIVER"
-"""In the environment of a fork server that starts: the process number of its driver, which may end before it looks."""
+"""The environment variable with the driver's process id for a starting fork server, since the driver may end early."""
 DYING_SECONDS = 0.2
-"""What a killed fork server has to be gone."""
+"""Time for a killed fork server to exit."""
 SPARE_PIPES = 4
-"""More than a start takes."""
+"""More pipes than a start needs."""
 
 _starting = threading.RLock()
-"""Held while `__main__` is hidden: two threads at it would leave it so."""
+"""Held while `__main__` is hidden: two threads could otherwise leave it hidden."""
 
 ADVICE = {
     errno.EMFILE: "give fewer --jobs, or raise `ulimit -n`",
@@ -43,22 +43,22 @@ ADVICE = {
     errno.EROFS: "name a folder that can be written in TMPDIR",
     errno.ENAMETOOLONG: "name a folder with a shorter path in TMPDIR",
 }
-"""What helps, by what the system said."""
+"""Advice by error number."""
 SOCKET_NAME_TOO_LONG = "AF_UNIX path too long"
-"""Python's words, without an error number, where the temporary folder's path leaves no room for a socket's name."""
+"""Python's message, without an error number, if the temporary folder's path is too long for a socket in it."""
 
 
 class LauncherError(UserError):
-    """This machine starts no further worker: no descriptors, no space for a log, no fork server. No run's fault."""
+    """This machine cannot start another worker: no descriptors, no space for a log, or no fork server."""
 
 
 @contextmanager
 def launcher_errors() -> Iterator[None]:
-    """Turn what prevents a start into a LauncherError that names it."""
+    """Turn errors that prevent a start into a LauncherError with advice."""
     try:
         yield
     except (ConnectionError, EOFError) as fault:
-        raise LauncherError("cannot start a worker process: the fork server that starts them ends itself") from fault
+        raise LauncherError("cannot start a worker process: the fork server exits by itself") from fault
     except OSError as fault:
         code = errno.ENAMETOOLONG if str(fault) == SOCKET_NAME_TOO_LONG else fault.errno
         advice = f": {ADVICE[code]}" if code in ADVICE else ""
@@ -66,8 +66,8 @@ def launcher_errors() -> Iterator[None]:
 
 
 def prepare() -> None:
-    """Start the fork server if there is none yet; it imports while the driver goes on. Raises LauncherError."""
-    open_closed()  # the server and its sockets would get these numbers
+    """Start the fork server unless it runs already; it imports torch in the background. Raises LauncherError."""
+    open_closed()  # otherwise the server and its sockets get these descriptors
     if METHOD == "forkserver":
         multiprocessing.get_context(METHOD).set_forkserver_preload([PRELOAD])
         with launcher_errors(), _main_hidden():
@@ -75,10 +75,10 @@ def prepare() -> None:
 
 
 def start(target: Callable[..., None], arguments: tuple[Any, ...], adopt: Callable[[BaseProcess], None]) -> None:
-    """Make a process, hand it to `adopt`, start it. Raises OSError or EOFError where that fails."""
+    """Create a process, pass it to `adopt`, and start it. Raises OSError or EOFError on failure."""
     try:
         _start(target, arguments, adopt)
-    except (ConnectionError, EOFError):  # the server is just dying: have another
+    except (ConnectionError, EOFError):  # the server is exiting: start another
         time.sleep(DYING_SECONDS)
         _start(target, arguments, adopt)
 
@@ -94,14 +94,14 @@ def _start(target: Callable[..., None], arguments: tuple[Any, ...], adopt: Calla
     with _main_hidden():
         if METHOD == "forkserver":
             _ensure_server()
-            process.start()  # waits for the server's imports, so Ctrl-C stays open
+            process.start()  # waits for the server's imports; Ctrl-C stays enabled
         else:
             with _interrupts_blocked():
                 process.start()
 
 
 def _check_descriptors() -> None:
-    """Raise OSError if a start would lack some: amid one, that ends the fork server with a traceback."""
+    """Raise OSError if descriptors are short: running out during a start would end the fork server with a traceback."""
     taken: list[int] = []
     try:
         for _ in range(SPARE_PIPES):
@@ -112,7 +112,7 @@ def _check_descriptors() -> None:
 
 
 def _ensure_server() -> None:
-    resource_tracker.ensure_running()  # first, for it unblocks SIGINT
+    resource_tracker.ensure_running()  # first, since it unblocks SIGINT
     os.environ[DRIVER] = str(os.getpid())
     try:
         with _interrupts_blocked():
@@ -123,7 +123,7 @@ def _ensure_server() -> None:
 
 @contextmanager
 def _main_hidden() -> Iterator[None]:
-    """multiprocessing has each child import `__main__`: give it an empty one."""
+    """Replace `__main__` by an empty module, since multiprocessing makes each child import it."""
     with _starting:
         main = sys.modules["__main__"]
         sys.modules["__main__"] = types.ModuleType("__main__")
@@ -135,7 +135,7 @@ def _main_hidden() -> Iterator[None]:
 
 @contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """A process started in here never sees Ctrl-C, not even before it can say that it ignores it."""
+    """Block SIGINT, so that a process started here never receives it, even before it can ignore it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -1,7 +1,4 @@
-"""Runs in processes of their own, several at a time: whatever becomes of a worker costs its own run alone.
-
-One run in a process of its own, as its driver sees it.
-"""
+"""Execute runs in separate processes, several at a time. A worker that fails costs only its own run."""
 
 from __future__ import annotations
 
@@ -26,9 +23,9 @@ from normexp.execution.worker import Work
 from normexp.records.record import RunRecord, Status
 
 GRACE_SECONDS = 1.0
-"""What a worker has to end after SIGTERM before it is killed; in it, it writes to its log where it stood."""
+"""Time between SIGTERM and SIGKILL, in which a worker writes a traceback to its log."""
 LOG_BYTES = 2**20
-"""How much of the end of a log is kept."""
+"""Maximum size of a log; its beginning is dropped."""
 SERVER_DIED = 255
 """What multiprocessing gives as the exit code of a worker whose fork server has died, though the worker lives."""
 
@@ -119,23 +116,23 @@ class RunProcess:
             self.kill()
 
     def terminate(self) -> None:
-        """SIGTERM, if it lives."""
+        """Send SIGTERM if the process is alive."""
         if self._process is not None and self.alive:
             self._process.terminate()
 
     def kill(self) -> None:
-        """SIGKILL, if it lives."""
+        """Send SIGKILL if the process is alive."""
         if self._process is not None and self.alive:
             self._process.kill()
 
     def hang_up(self) -> None:
-        """Let the worker know that its driver is gone: it ends by itself, even where it is not known here yet."""
+        """Close the connection: the worker then exits by itself, even if its process id is not known yet."""
         self._inbox.ended = True
         self._theirs.close()
         self._sock.close()
 
     def record(self) -> RunRecord:
-        """What the run sent, or what can be said of its end; with all that it printed."""
+        """Return the record that the run sent, or one on how its process ended, with everything that it printed."""
         size = os.fstat(self._log.fileno()).st_size
         start = max(0, size - LOG_BYTES)
         printed = os.pread(self._log.fileno(), LOG_BYTES, start).decode(errors="replace")
@@ -164,7 +161,7 @@ class RunProcess:
         return Status.KILLED, f"killed by signal {-code} ({name}){memory}"
 
     def release(self) -> None:
-        """Give back everything, once the process has ended or been killed."""
+        """Release all resources of a process that has ended or been killed."""
         self.hang_up()
         self._log.close()
         if self._process is not None and self.sentinel is not None:
@@ -174,7 +171,7 @@ class RunProcess:
 
 
 def _channels() -> tuple[IO[bytes], socket.socket, socket.socket]:
-    """A file without a name for what is printed, and the two ends for messages."""
+    """Return an unnamed file for output, and both ends of a socket pair for messages."""
     with launch.launcher_errors():
         log = tempfile.TemporaryFile()  # noqa: SIM115
         try:
@@ -185,17 +182,17 @@ def _channels() -> tuple[IO[bytes], socket.socket, socket.socket]:
 
 
 LONGEST_WAIT_SECONDS = 86400.0
-"""The system's limit is less than a month."""
+"""A wait is split at this length, since the system's limit is less than a month."""
 
 
 def processes(
     configs: Iterable[RunConfig], *, jobs: int, timeout_seconds: float | None = None, work: Work
 ) -> Generator[Event, None, None]:
-    """Do each config in a process of its own, at most `jobs` at a time, in the order given; configs are taken lazily.
+    """Run each config in a separate process, at most `jobs` at a time, in order. Configs are consumed lazily.
 
-    A run that takes longer than `timeout_seconds` is killed. Closing the iterator, or an exception at its consumer,
-    ends every worker; so does LauncherError, raised where the machine cannot start a further one.
-    ValueError for jobs < 1 or a `work` that a worker could not import.
+    A run that takes longer than `timeout_seconds` is killed. Closing the iterator or an exception in its consumer ends
+    every worker. Raises LauncherError, which also ends every worker, if the machine cannot start another one, and
+    ValueError for jobs < 1 or a `work` that a worker cannot import.
     """
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, not {jobs}")
@@ -225,7 +222,7 @@ def processes(
 
 
 def pickled(work: Work) -> bytes:
-    """As a worker gets it. Raises ValueError where that could not import it."""
+    """Return the pickled work. Raises ValueError if a worker could not import it."""
     if getattr(work, "__module__", None) == "__main__":
         raise ValueError(f"{work!r} is defined in __main__, which workers do not import: move it into a module")
     try:
@@ -235,7 +232,7 @@ def pickled(work: Work) -> bytes:
 
 
 def _wait(running: Sequence[RunProcess]) -> None:
-    """Until something has happened to one of them, or is due; or LONGEST_WAIT_SECONDS, for the caller to come back."""
+    """Wait for an event or a deadline of any process, at most LONGEST_WAIT_SECONDS."""
     if any(run.ended for run in running):
         return
     due = min(run.due for run in running)
@@ -244,7 +241,7 @@ def _wait(running: Sequence[RunProcess]) -> None:
 
 
 def _stop(running: Sequence[RunProcess]) -> None:
-    """End every worker: by the loss of its driver, by SIGTERM, by SIGKILL."""
+    """End every worker: close its connection, then SIGTERM, then SIGKILL."""
     try:
         for run in running:
             run.hang_up()
@@ -253,7 +250,7 @@ def _stop(running: Sequence[RunProcess]) -> None:
         deadline = time.monotonic() + GRACE_SECONDS
         while (alive := [run.sentinel for run in running if run.alive]) and (left := deadline - time.monotonic()) > 0:
             connection.wait([sentinel for sentinel in alive if sentinel is not None], left)
-    finally:  # a second Ctrl-C does not wait
+    finally:  # even after a second Ctrl-C
         for run in running:
             run.kill()
     for run in running:

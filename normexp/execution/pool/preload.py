@@ -1,6 +1,6 @@
-"""Imported once by the fork server, before its first fork, for its effects: what is done here, no worker does again.
+"""Set up the fork server. It imports this module once, before its first fork, so workers inherit the result.
 
-A module that cannot be imported is left out: each run then meets the fault itself, and has it in its log.
+A module that cannot be imported is skipped: each run then raises the error itself and has it in its log.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ MODULES = (
     "normexp.execution.pool.child",
 )
 FAULT = 100
-"""The exit code of a child that did not find out what it was asked."""
+"""The exit code of a child that could not finish its check."""
 WATCH_SECONDS = 0.2
 PR_SET_PDEATHSIG = 1
-"""What Linux's prctl is asked for."""
+"""The option of Linux's prctl that sends a signal when the parent ends."""
 
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Keep what the imports print from the user's terminal."""
+    """Discard what the imports print."""
     open_closed()
     null = os.open(os.devnull, os.O_WRONLY)
     kept = [os.dup(fd) for fd in (1, 2)]
@@ -53,9 +53,9 @@ def _silence() -> Iterator[None]:
 
 
 def _signal_at_parents_end(signum: int) -> None:
-    """Have Linux send this process a signal (0: none) when its parent ends; elsewhere nothing changes.
+    """On Linux, make the kernel send this process a signal (0: none) when its parent ends.
 
-    It needs no turn of the interpreter, whose lock an import of a large library holds for seconds on a busy machine.
+    This works while the interpreter lock is held, as it is for seconds during imports on a busy machine.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signum)
@@ -63,7 +63,7 @@ def _signal_at_parents_end(signum: int) -> None:
 
 @contextlib.contextmanager
 def _end_with_parent() -> Iterator[None]:
-    """The fork server heeds the end of its driver only after the imports; until then this does."""
+    """End this process with its driver during the imports; after them, the fork server itself takes care of that."""
     _signal_at_parents_end(signal.SIGKILL)
     parent, done = int(os.environ.pop(DRIVER, os.getppid())), threading.Event()
     if os.getppid() != parent:
@@ -85,7 +85,7 @@ def _end_with_parent() -> Iterator[None]:
 
 
 def _settle() -> None:
-    """Find out once for all workers which path steps take here."""
+    """Choose the execution path once for all workers."""
     from normexp.records.execution_path import ExecutionPath, requested
     from normexp.training.paths import choice
     from normexp.training.paths.compiled.library import UnavailableError, load
@@ -94,7 +94,7 @@ def _settle() -> None:
         return
     why = ""
     try:
-        load()  # built and loaded here, so that no worker has to
+        load()  # built and loaded once, not by each worker
     except UnavailableError as fault:
         why = str(fault)
     code = _code_of(lambda: list(ExecutionPath).index((choice.without_kernels() if why else choice.fastest()).path))
@@ -103,15 +103,15 @@ def _settle() -> None:
         code = _code_of(lambda: list(ExecutionPath).index(choice.without_kernels().path))
     if code < 0:
         why, code = "the tape crashes in the check at the start", list(ExecutionPath).index(ExecutionPath.AUTOGRAD)
-    if code in range(len(ExecutionPath)):  # else each worker finds out by itself
+    if code in range(len(ExecutionPath)):  # otherwise each worker chooses by itself
         path = list(ExecutionPath)[code]
         choice.settle(path, why or choice.REASONS[path])
 
 
 def _code_of(work: Callable[[], int]) -> int:
-    """What `work` returns, or the negative number of the signal that ended it.
+    """Return the result of `work`, or the negative number of the signal that ended it.
 
-    It runs in a child, because a process that has used autograd must not be forked.
+    `work` runs in a child, because a process that has used autograd must not be forked.
     """
     child = os.fork()
     if not child:
@@ -121,7 +121,7 @@ def _code_of(work: Callable[[], int]) -> int:
             code = work()
         os._exit(code)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return FAULT if code in (-signal.SIGKILL, -signal.SIGTERM) else code  # which come from outside
+    return FAULT if code in (-signal.SIGKILL, -signal.SIGTERM) else code  # sent by something else
 
 
 def _load() -> None:
@@ -137,7 +137,7 @@ def _load() -> None:
         with contextlib.suppress(Exception):
             _settle()
     gc.collect()
-    gc.freeze()  # a worker's collections would write to every object, and so copy the pages that it shares
+    gc.freeze()  # otherwise a worker's garbage collections write to all objects, which copies shared pages
     # Ctrl-C was blocked by the driver that started this server; from here on it is ignored, by the workers too.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
