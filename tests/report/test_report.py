@@ -99,7 +99,7 @@ def test_up_to_five_orphaned_runs_are_named() -> None:
     ids = [f"id{index}" for index in range(8)]
     assert report.warnings({}, ids[:5])[0].endswith(": id0, id1, id2, id3 and id4")
     (warning,) = report.warnings({}, ids)
-    assert warning.startswith("8 stored runs")
+    assert warning.startswith("8 orphaned runs, ")
     assert warning.endswith(": id0, id1, id2, id3, id4 and 3 more")
 
 
