@@ -5,7 +5,7 @@ STAMP := .venv/installed
 TABLES := docs/config.md docs/outcomes.md docs/schemes.md
 COMMANDS = $(BIN)/python -m typer normexp.commands.app utils docs --name normexp --title Commands --output docs/commands.md
 
-.PHONY: demo test slow check format article article-quick bench docs clean
+.PHONY: demo test slow check lint format article article-quick bench docs clean
 
 demo: $(STAMP)
 	$(BIN)/normexp sweep configs/lr_scan.yaml
@@ -16,13 +16,14 @@ test: $(STAMP)
 slow: $(STAMP)
 	$(BIN)/python -m pytest -n 2 -m slow
 
-check: $(STAMP)
+check: lint test
+
+lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m normexp.reference --check $(TABLES)
 	$(BIN)/python -m benchmarks.page --check
-	$(BIN)/python -m pytest -n 2
 
 format: $(STAMP)
 	$(BIN)/ruff format .
