@@ -91,6 +91,7 @@ def test_a_layer_norm_with_unbiased_variance_changes_verdicts(tmp_path: Path, mo
         assert verdict.differs
 
 
+@pytest.mark.slow
 def test_then_the_command_exits_with_3(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = ["claims", "article.1.1.pinned"]
     assert CliRunner().invoke(app, asked).exit_code == 0
