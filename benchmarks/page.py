@@ -15,6 +15,13 @@ from benchmarks.harness import FOLDER
 
 PAGE = FOLDER.parent / "docs" / "speed.md"
 Row = Mapping[str, str]
+
+
+def ratio(row: Row, name: str) -> str:
+    """Return a ratio with its quartiles, or nothing where it was not measured."""
+    return f"{row[name]} ({row[name + '_low']} to {row[name + '_high']})" if row.get(name) else ""
+
+
 COLUMNS: Mapping[str, Mapping[str, Callable[[Row], str]]] = {
     "step": {
         "network": lambda row: ", ".join(
@@ -32,8 +39,9 @@ COLUMNS: Mapping[str, Mapping[str, Callable[[Row], str]]] = {
         ),
         "limit": lambda row: row["limit_ms"],
         "of the limit": lambda row: row["of_limit"],
-        "to the plain loop": lambda row: f"{row['to_plain']} ({row['to_plain_low']} to {row['to_plain_high']})",
-        "to that with fused Adam": lambda row: f"{row['to_fused']} ({row['to_fused_low']} to {row['to_fused_high']})",
+        "to the tape": lambda row: ratio(row, "to_tape"),
+        "to the plain loop": lambda row: ratio(row, "to_plain"),
+        "to that with fused Adam": lambda row: ratio(row, "to_fused"),
     },
     "calls": {
         "calls": lambda row: row["call"],
@@ -56,6 +64,17 @@ COLUMNS: Mapping[str, Mapping[str, Callable[[Row], str]]] = {
             "quartiles": lambda row: f"{row['low']} to {row['high']}" if row["low"] else "once",
         }
         for name in ("overhead", "scaling")
+    },
+    "shapes": {
+        "network": lambda row: (
+            f"{row['depth']} layers, width {row['width']}, {row['heads']} heads, hidden {row['hidden']}, "
+            f"{row['seq_len']} tokens, batch {row['batch']}, {row['norm']}, {row['position']}, {row['mixer']}"
+            + (f", QK-Norm {row['qk_norm']}" if row["qk_norm"] != "none" else "")
+            + f", {row['activation']}"
+        ),
+        "compiled, ms": lambda row: row["compiled_ms"],
+        "tape, ms": lambda row: row["tape_ms"],
+        "compiled to tape": lambda row: ratio(row, "to_tape"),
     },
     "memory": {
         "layers": lambda row: row["depth"],

@@ -1,14 +1,14 @@
 """Time of normexp's training step beside a plain eager loop of the same network, by depth, norm, position and mixer.
 
-The plain loop is torch as its documentation writes it: zero_grad, forward, backward, Adam; no checks. It runs with
-torch's default Adam, with its fused one, and after torch.compile, whose compile time is reported apart. `tape` is
-normexp without compiled kernels. `--quick` measures the first network alone, without torch.compile.
+The plain loop trains benchmarks/peers/network.py as torch's documentation writes it, where that has the network:
+zero_grad, forward, backward, Adam; no checks. It runs with torch's default Adam, with its fused one, and, in the first
+rows, after torch.compile, whose compile time is reported apart. `tape` is normexp without compiled kernels. `--quick`
+measures the first network alone, without torch.compile.
 
-All take turns of ten steps on the same batches, in one process set up as a
-worker is, with one thread. The limit is the time of the step's matrix products with weights, at the rate that this
-processor reaches on these very shapes with operands at hand: for each matrix its product forward, that of the input's
-gradient, and that of its own. Prints median ratios with their quartiles and the share of the limit, and writes
-benchmarks/step.csv.
+All take turns of ten steps on the same batches, in one process set up as a worker is, with one thread. The limit is the
+time of the step's matrix products with weights, at the rate that this processor reaches on these very shapes with
+operands at hand: for each matrix its product forward, that of the input's gradient, and that of its own. Prints median
+ratios with their quartiles and the share of the limit, and writes benchmarks/step.csv.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from torch import nn
 from torch.nn import functional
 
 from benchmarks.harness import say, say_machine, seconds, spread, write_csv
+from benchmarks.peers import network as peer
 from normexp.config.run import RunConfig
 from normexp.data.tasks import Batch, Task
 from normexp.execution.machine import keep_freed_memory
@@ -44,6 +45,8 @@ ROWS: list[dict[str, int | str]] = [
     *({"depth": 20, "qk_norm": qk_norm} for qk_norm in ("rms", "ln", "full", "l2")),
     {"depth": 20, "activation": "relu"},
 ]
+TORCH_COMPILED = 4
+"""The first rows, which also measure the loop by torch.compile: it compiles for a minute or more."""
 TURNS, STEPS_OF_A_TURN = 16, 10
 WARMUP_TURNS = 1
 
@@ -53,16 +56,23 @@ TOLD = ("depth", "norm", "position", "mixer", "qk_norm", "activation")
 Step = Callable[[Batch], None]
 
 
+def has_plain_loop(config: RunConfig) -> bool:
+    """Return whether benchmarks/peers/network.py has the network of the config."""
+    rest = {key: getattr(config, key) for key in ("qk_norm", "activation")}
+    return config.position in ("pre", "post") and rest == {"qk_norm": "none", "activation": "gelu"}
+
+
 def plain_step(config: RunConfig, *, fused: bool, compiled: bool = False) -> Step:
-    """A step of the plain loop, whose network is given to torch.compile if it is `compiled`."""
-    made, first = build(config), Task(config).first
-    optimizer = torch.optim.Adam(made.parameters(), lr=config.lr, fused=fused)
-    network: Callable[[torch.Tensor], torch.Tensor] = torch.compile(made) if compiled else made
+    """Return a step of the plain loop, whose network is given to torch.compile if it is `compiled`."""
+    torch.manual_seed(0)
+    eager = peer.Network(config.depth, config.norm, config.position, config.mixer)
+    optimizer = torch.optim.Adam(eager.parameters(), lr=config.lr, fused=fused)
+    network: Callable[[torch.Tensor], torch.Tensor] = torch.compile(eager) if compiled else eager
 
     def step(batch: Batch) -> None:
         optimizer.zero_grad()
-        logits_btv = network(torch.from_numpy(batch.inputs_nt))[:, first:]
-        targets_bt = torch.from_numpy(batch.targets_nt)[:, first:]
+        logits_btv = network(torch.from_numpy(batch.inputs_nt))[:, peer.ORDER - 1 :]
+        targets_bt = torch.from_numpy(batch.targets_nt)[:, peer.ORDER - 1 :]
         loss = functional.cross_entropy(logits_btv.flatten(0, 1), targets_bt.flatten())
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
@@ -122,14 +132,14 @@ def measure(config: RunConfig, *, compiled: bool = True) -> dict[str, object]:
         "ours": checked_step(config),
         "tape": checked_step(config, ExecutionPath.TAPE),
         "autograd": checked_step(config, ExecutionPath.AUTOGRAD),
-        "plain": plain_step(config, fused=False),
-        "fused": plain_step(config, fused=True),
     }
-    compile_seconds = 0.0
+    if has_plain_loop(config):
+        steps |= {"plain": plain_step(config, fused=False), "fused": plain_step(config, fused=True)}
+    compile_seconds = None
     if compiled:
         steps["torch_compile"] = plain_step(config, fused=True, compiled=True)
         first = next(Task(config).batches(0, config.batch))
-        compile_seconds = seconds(lambda: steps["torch_compile"](first))
+        compile_seconds = round(seconds(lambda: steps["torch_compile"](first)), 1)
     times: dict[str, list[float]] = {name: [] for name in (*steps, "limit")}
     for number, batches in turns(Task(config).batches(0, config.batch)):
         names = list(steps)
@@ -140,7 +150,7 @@ def measure(config: RunConfig, *, compiled: bool = True) -> dict[str, object]:
     row: dict[str, object] = {key: getattr(config, key) for key in TOLD}
     row |= {f"{name}_ms": round(1e3 * statistics.median(values), 2) for name, values in kept.items()}
     row["of_limit"] = round(statistics.median(kept["limit"]) / statistics.median(kept["ours"]), 3)
-    row["compile_s"] = round(compile_seconds, 1)
+    row["compile_s"] = compile_seconds
     for name in [name for name in ("tape", "plain", "fused", "torch_compile") if name in kept]:
         ratios = [ours / other for ours, other in zip(kept["ours"], kept[name], strict=True)]
         row[f"to_{name}"], row[f"to_{name}_low"], row[f"to_{name}_high"] = spread(ratios)
@@ -156,8 +166,9 @@ def main() -> None:
     keep_freed_memory()
     say_machine()
     rows = []
-    for keys in ROWS[:1] if quick else ROWS:
-        rows.append(measure(RunConfig(lr=RATE, **keys), compiled=not quick))  # type: ignore[arg-type]
+    for number, keys in enumerate(ROWS[:1] if quick else ROWS):
+        compiled = number < TORCH_COMPILED and not quick
+        rows.append(measure(RunConfig(lr=RATE, **keys), compiled=compiled))  # type: ignore[arg-type]
         say(rows[-1])
     if not quick:
         write_csv("step", rows)

@@ -200,12 +200,16 @@ def asked() -> argparse.Namespace:
     def names(text: str) -> list[str]:
         return text.split(",")
 
+    def numbers(text: str) -> list[int]:
+        return [int(number) for number in text.split(",")]
+
     parser = argparse.ArgumentParser(prog="python -m benchmarks.sweep", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=150, help="of the runs through all tools; 0 leaves them out")
+    parser.add_argument("--steps", type=numbers, default=[150, 50], help="of the runs through all tools; 0: leave out")
     parser.add_argument("--tools", type=names, default=list(TOOLS), help=f"of {','.join(TOOLS)}")
     parser.add_argument("--fused", action="store_true", help="the others use torch's fused Adam, not its default")
-    parser.add_argument("--pair-steps", type=int, default=100, help="of each norm with each mixer; 0 leaves them out")
+    parser.add_argument("--pair-steps", type=int, default=60, help="of each norm with each mixer; 0 leaves them out")
+    parser.add_argument("--pair-rounds", type=int, default=1)
     parser.add_argument("--norm", type=names, default=list(NORMS), help=f"of {','.join(NORMS)}")
     parser.add_argument("--mixer", type=names, default=list(MIXERS), help=f"of {','.join(MIXERS)}")
     parser.add_argument("--csv", default="sweep", help="the table is benchmarks/CSV.csv")
@@ -214,8 +218,8 @@ def asked() -> argparse.Namespace:
         unknown = sorted(set(getattr(options, name)) - set(allowed))
         if unknown:
             parser.error(f"--{name}: {','.join(unknown)}: must be of {','.join(allowed)}")
-    if options.rounds < 1:
-        parser.error("--rounds: must be at least 1")
+    if min(options.rounds, options.pair_rounds) < 1:
+        parser.error("--rounds, --pair-rounds: must be at least 1")
     return options
 
 
@@ -225,12 +229,14 @@ def main() -> None:
     say_machine()
     programs = installed(options.tools)
     rows = []
-    if options.steps:
-        rows += measure("tools", programs, Grid(steps=options.steps, fused=options.fused), options.rounds)
+    for steps in filter(None, options.steps):
+        rows += measure("tools", programs, Grid(steps=steps, fused=options.fused), options.rounds)
     both = {tool: programs[tool] for tool in (OURS, LOOP) if tool in programs}
     if options.pair_steps and len(both) == 2:
         for norm, mixer in itertools.product(options.norm, options.mixer):
-            rows += measure("pairs", both, calm(norm, mixer, options.pair_steps, fused=options.fused), options.rounds)
+            rows += measure(
+                "pairs", both, calm(norm, mixer, options.pair_steps, fused=options.fused), options.pair_rounds
+            )
     if rows:
         say_worst(rows)
         write_csv(options.csv, rows)
