@@ -100,8 +100,9 @@ def serve(sock: socket.socket, log: Handle, config: RunConfig, work: bytes) -> N
         record: RunRecord = pickle.loads(work)(config, report)
         return record
 
-    send(sock, attempt(unpickled, config, throttled(lambda progress: send(sock, progress))))
-    sys.stdout.flush()
+    record = attempt(unpickled, config, throttled(lambda progress: send(sock, progress)))
+    sys.stdout.flush()  # the driver reads the log when the record arrives
+    send(sock, record)
     os._exit(0)
 
 

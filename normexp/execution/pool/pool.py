@@ -33,7 +33,8 @@ SERVER_DIED = 255
 class RunProcess:
     """Start it once, `look` at it when one of its `sources` is ready or `due` (monotonic seconds) has come.
 
-    Once it has `ended`: `record`, then `release`. Making it and starting it may raise LauncherError.
+    Once it has `ended`, which is when its record arrives or its process exits: `record`, then `close`, and `is_released`
+    until it is. Making it and starting it may raise LauncherError.
     """
 
     def __init__(self, config: RunConfig, timeout_seconds: float | None) -> None:
@@ -86,7 +87,7 @@ class RunProcess:
         gone = not self.alive
         yield from self._receive()
         self._orphaned = gone and self._exit_code == SERVER_DIED and not self._inbox.ended
-        self.ended = self.ended or (gone and not self._orphaned)
+        self.ended = self.ended or self._record is not None or (gone and not self._orphaned)
         if not self.ended and time.monotonic() >= self.due:
             self._end_overdue()
 
@@ -160,14 +161,20 @@ class RunProcess:
         memory = ", perhaps out of memory" if -code == signal.SIGKILL else ""
         return Status.KILLED, f"killed by signal {-code} ({name}){memory}"
 
-    def release(self) -> None:
-        """Release all resources of a process that has ended or been killed."""
+    def close(self) -> None:
+        """Close the connection and the log; the process exits if it has not done so."""
         self.hang_up()
         self._log.close()
+
+    def is_released(self, wait_seconds: float) -> bool:
+        """Release the process if it exits within this time, and return whether it has."""
         if self._process is not None and self.sentinel is not None:
-            self._process.join(GRACE_SECONDS)
-            if not self._process.is_alive():
-                self._process.close()
+            self._process.join(wait_seconds)
+            if self._process.is_alive():
+                return False
+            self._process.close()
+            self._process = None
+        return True
 
 
 def _channels() -> tuple[IO[bytes], socket.socket, socket.socket]:
@@ -200,8 +207,10 @@ def processes(
     launch.prepare()
     queue = iter(configs)
     running: list[RunProcess] = []
+    exiting: list[RunProcess] = []  # they have delivered their records; the next runs need not wait for them
     try:
         while True:
+            exiting = [run for run in exiting if not run.is_released(0)]
             while len(running) < jobs and (config := next(queue, None)) is not None:
                 run = RunProcess(config, timeout_seconds)
                 running.append(run)
@@ -214,11 +223,12 @@ def processes(
                 yield from run.look()
                 if run.ended:
                     record = run.record()
-                    run.release()
+                    run.close()
                     running.remove(run)
+                    exiting.append(run)
                     yield Finished(record)
     finally:
-        _stop(running)
+        _stop([*running, *exiting])
 
 
 def pickled(work: Work) -> bytes:
@@ -254,4 +264,5 @@ def _stop(running: Sequence[RunProcess]) -> None:
         for run in running:
             run.kill()
     for run in running:
-        run.release()
+        run.close()
+        run.is_released(GRACE_SECONDS)

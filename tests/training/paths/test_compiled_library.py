@@ -94,6 +94,17 @@ class TestTheCache:
         library.load()
         assert (cache / name).stat().st_size > 1000
 
+    def test_only_the_latest_libraries_are_kept(self, cache: Path, tiny: Path) -> None:
+        cache.mkdir(parents=True, mode=0o700)
+        for age in range(2 * library.KEPT):
+            old = cache / f"kernels-{age}.so"
+            old.touch()
+            os.utime(old, (1e9 - age, 1e9 - age))
+        (cache / "notes.txt").touch()
+        loaded = Path(library.load().functions._name)
+        kept = {f"kernels-{age}.so" for age in range(library.KEPT - 1)}
+        assert {path.name for path in cache.iterdir()} == {loaded.name, "notes.txt", *kept}
+
     @pytest.mark.slow
     def test_concurrent_first_starts_share_one_file(self, cache: Path) -> None:
         started = [subprocess.Popen([sys.executable, "-c", LOAD], stdout=subprocess.PIPE, text=True) for _ in range(3)]

@@ -30,6 +30,8 @@ FLAGS = (
 COMPILER = "c++"
 COMPILER_VARIABLE = "CXX"
 BUILD_SECONDS = 120
+KEPT = 8
+"""Libraries that stay in the cache folder: a new source, compiler or processor makes a new one."""
 PRIVATE = 0o700
 CPUINFO = Path("/proc/cpuinfo")
 DESCRIBING = ("model name", "flags", "Features", "CPU implementer", "CPU part")
@@ -151,11 +153,20 @@ def _load_cached(command: list[str], path: Path) -> ctypes.CDLL:
             with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".new-", delete=False) as copy:
                 copy.write(built.read_bytes())
             os.replace(copy.name, path)  # whole or not at all: several processes may do the same at once
+            _remove_old(path)
         except OSError:  # a full disk: load what was built
             with contextlib.suppress(OSError, UnboundLocalError):
                 os.unlink(copy.name)
             return ctypes.CDLL(str(built))
     return ctypes.CDLL(str(path))
+
+
+def _remove_old(newest: Path) -> None:
+    """Remove all but the KEPT latest libraries. A process that has loaded one keeps it; another builds it again."""
+    with contextlib.suppress(OSError):  # another process removes the same files
+        others = [path for path in newest.parent.glob("kernels-*.so") if path != newest]
+        for path in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True)[KEPT - 1 :]:
+            path.unlink()
 
 
 def _load_private(command: list[str], name: str) -> ctypes.CDLL:
