@@ -33,8 +33,8 @@ SERVER_DIED = 255
 class RunProcess:
     """Start it once, `look` at it when one of its `sources` is ready or `due` (monotonic seconds) has come.
 
-    Once it has `ended`, which is when its record arrives or its process exits: `record`, then `close`, and `is_released`
-    until it is. Making it and starting it may raise LauncherError.
+    Once it has `ended`, which its record or its exit tells: `record`, then `close`, then `is_released` until it
+    is. Making it and starting it may raise LauncherError.
     """
 
     def __init__(self, config: RunConfig, timeout_seconds: float | None) -> None:
