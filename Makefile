@@ -49,6 +49,7 @@ docs: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.step
+	$(BIN)/python -m benchmarks.shapes
 	$(BIN)/python -m benchmarks.calls
 	$(BIN)/python -m benchmarks.sweep
 	$(BIN)/python -m benchmarks.overhead

@@ -1,7 +1,7 @@
 """A step by compiled kernels beside the same step on the tape, over shapes that are not those of the default network.
 
-Each network is drawn from a fixed seed: width (8 to 256, multiples of 16 or not), head size (4 to 64), sequence length
-(2 to 128), batch, hidden width, depth, norm, position, mixer, QK norm, activation. Both paths take turns on the same
+Each network is drawn from a fixed seed: width (4 to 256, multiples of 16 or not), head size (4 to 64), sequence length
+(4 to 128), batch, hidden width, depth, norm, position, mixer, QK norm, activation. Both paths take turns on the same
 batches with one thread. Prints each median ratio, compiled to tape, with its quartiles; writes benchmarks/shapes.csv.
 Exits with 1 if the lower quartile of any ratio is above 1.
 """
