@@ -9,6 +9,7 @@ import pytest
 import records
 from commandline import Done, invoke
 
+from normexp.plots.kinds import KINDS
 from normexp.storage.store import Store
 
 
@@ -83,6 +84,11 @@ def test_the_title_is_replaced_or_left_out(folder: Path) -> None:
         assert "<!-- tiny -->" not in text
         heights[title] = text.split('height="')[1].split('"')[0]
     assert float(heights[""].removesuffix("pt")) < float(heights["Of my own <paper>"].removesuffix("pt"))
+
+
+def test_all_kinds_are_listed() -> None:
+    done = plot("--kind", "list")
+    assert (done.code, [line.split(":")[0] for line in done.out.splitlines()]) == (0, [*KINDS])
 
 
 @pytest.mark.parametrize(
