@@ -162,6 +162,19 @@ def _execute(search: Search, plan: Plan, stored: Mapping[str, RunRecord], option
 
 
 def _write(store: Store, search: Search, records: Mapping[str, RunRecord]) -> None:
-    from normexp.report.edge_report import write
+    """Write edge.md, edge.csv and the figure with its data. Raises StorageError."""
+    from normexp.analysis import edge_tables as views
+    from normexp.analysis import frames
+    from normexp.plots.edges import draw
+    from normexp.plots.style import render
+    from normexp.report.markdown import escape, table_text
+    from normexp.report.report import write_figure
 
-    write(store, search, records)
+    question, edges = search.question, search.edges(records)
+    limits = views.table(question, edges)
+    sentences = (views.conclusion(question, edges), views.cost(search, records), limits.title)
+    parts = [f"# {escape(search.title)}", *map(escape, sentences), table_text(limits), escape(limits.note)]
+    store.write_derived("edge.md", "\n\n".join(parts) + "\n")
+    store.write_derived("edge.csv", frames.to_csv(views.borders_frame(edges)))
+    images = render(draw(search.title, question, edges), dpi=180)
+    write_figure(store, "edge", images, views.shares_frame(question, edges))

@@ -14,9 +14,9 @@ import records as made
 
 from normexp.analysis import comparison, edge_tables, frames
 from normexp.analysis.cells import summarize
+from normexp.analysis.comparison import Side, halves, side
 from normexp.analysis.conclusions import conclusion
 from normexp.analysis.edge_search import Search
-from normexp.analysis.pairing import Side, halves, side
 from normexp.analysis.stability_edges import Finding, ask
 from normexp.analysis.tables import pivot
 from normexp.claims import checks

@@ -17,7 +17,7 @@ from commandline import invoke
 from scipy import stats
 
 from normexp.analysis import comparison
-from normexp.analysis.pairing import Side, halves, side
+from normexp.analysis.comparison import Side, halves, side
 from normexp.config.plan import Plan
 from normexp.errors import UserError
 from normexp.records.record import Losses

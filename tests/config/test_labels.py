@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from normexp.analysis import comparison, conclusions, edge_tables, explain, frames, pairing
+from normexp.analysis import comparison, conclusions, edge_tables, explain, frames
 from normexp.analysis.cells import summarize
 from normexp.analysis.stability_edges import Edge, Finding, Question, Share, Span
 from normexp.analysis.tables import cell_table, pivot
@@ -194,8 +194,8 @@ def test_explain_distinguishes_a_run_from_its_neighbour() -> None:
 
 def test_compare_distinguishes_its_sides() -> None:
     plan, records = of_lrs()
-    whole = pairing.side("a", "a", plan, records)
-    first, second = pairing.halves(whole, "lr=0.0012341,0.0012342")
+    whole = comparison.side("a", "a", plan, records)
+    first, second = comparison.halves(whole, "lr=0.0012341,0.0012342")
     assert (first.name, second.name) == ("lr 0.0012341", "lr 0.0012342")
     stream = io.StringIO()
     Console(file=stream, width=200).print(views_of_compare.comparison(comparison.compare(first, second)))
@@ -219,7 +219,7 @@ def test_only_takes_a_label_and_an_exact_value(values: Sequence[float], text: st
         assert {point.config.lr for point in shown.plan.points} == {value}
         assert {plan.configs[run_id].lr for run_id in selected(plan, [f"lr={wanted}"])} == {value}
         if value != values[-1]:
-            half, _ = pairing.halves(pairing.side("a", "a", plan, records), f"lr={wanted},{values[-1]!r}")
+            half, _ = comparison.halves(comparison.side("a", "a", plan, records), f"lr={wanted},{values[-1]!r}")
             assert {point.config.lr for point in half.points} == {value}
 
 
