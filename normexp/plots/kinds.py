@@ -1,4 +1,4 @@
-"""The kinds of figures of a sweep: their options, the sweeps whose reports include them, and the data of scans and maps.
+"""The kinds of figures of a sweep: their options, which reports include them, and the data of scans and maps.
 
 The data of figures over steps, layers and times is computed in `normexp.plots.runs`.
 """
