@@ -14,14 +14,14 @@ import golden_texts
 import pytest
 import records
 from commandline import invoke
+from printed import printed
 from scipy import stats
+from stored import saved
 
 from normexp.analysis import comparison
 from normexp.analysis.comparison import Side, halves, side
-from normexp.config.plan import Plan
 from normexp.errors import UserError
 from normexp.records.record import Losses
-from normexp.storage.store import Store
 from normexp.terminal import compare
 
 SEEDS = [0, 1, 2]
@@ -30,12 +30,7 @@ SEEDS = [0, 1, 2]
 def made(name: str, ends: Sequence[str], axes: Mapping[str, Sequence[Any]], **base: Any) -> Side:
     """Return a sweep whose runs ended as listed in `ends`."""
     plan = records.plan(axes, name=name, **base)
-    return side(name, name, plan, ended(plan, ends))
-
-
-def ended(plan: Plan, ends: Sequence[str]) -> dict[str, Any]:
-    found = {run_id: records.end(config, how) for (run_id, config), how in zip(plan.configs.items(), ends, strict=True)}
-    return {run_id: record for run_id, record in found.items() if record is not None}
+    return side(name, name, plan, records.ended(plan, ends))
 
 
 LN = made("ln", ["1.90", "1.92", "1.97", "2.20", "2.25", "nan@12"], {"lr": [1e-3, 1e-2], "seed": SEEDS}, norm="ln")
@@ -157,13 +152,7 @@ class TestAlong:
 
 
 def shown(found: comparison.Comparison) -> str:
-    from io import StringIO
-
-    from normexp.terminal.console import output
-
-    buffer = StringIO()
-    output(buffer).print(compare.comparison(found))
-    return buffer.getvalue()
+    return printed(compare.comparison(found))
 
 
 class TestRuns:
@@ -207,11 +196,7 @@ class TestCommand:
     @pytest.fixture
     def out(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for name, norm, ends in (("ln", "ln", ["2.0", "nan@5"]), ("rms", "rms", ["inf@3", "1.9"])):
-            plan = records.plan({"lr": [1e-3, 1e-2]}, name=name, norm=norm)
-            store = Store(tmp_path / "results" / name)
-            store.begin(plan, [], force=False)
-            for record in ended(plan, ends).values():
-                store.write(record)
+            saved(tmp_path / "results", records.plan({"lr": [1e-3, 1e-2]}, name=name, norm=norm), ends)
         monkeypatch.chdir(tmp_path)
         return tmp_path
 

@@ -8,19 +8,15 @@ from pathlib import Path
 import pytest
 import records
 from commandline import Done, invoke
+from stored import saved
 
 from normexp.plots.kinds import KINDS
-from normexp.storage.store import Store
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     plan = records.plan({"depth": [2, 4], "lr": [1e-3, 1e-2]}, width=16, name="tiny")
-    store = Store(tmp_path / "tiny")
-    store.begin(plan, [], force=False)
-    for config in plan.configs.values():
-        store.write(records.dead(config, 5) if config.lr > 5e-3 and config.depth == 4 else records.done(config, 1.9))
-    return store.folder
+    return saved(tmp_path, plan, ["1.9", "1.9", "1.9", "nan@5"]).folder
 
 
 def plot(*arguments: object) -> Done:

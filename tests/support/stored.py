@@ -27,10 +27,8 @@ def saved(folder: Path, plan: Plan, ends: Sequence[str]) -> Store:
     """A results folder with these ends."""
     store = Store(folder / plan.folder)
     store.begin(plan, [], force=False)
-    for config, how in zip(plan.configs.values(), ends, strict=True):
-        record = made.end(config, how)
-        if record is not None:
-            store.write(record)
+    for record in made.ended(plan, ends).values():
+        store.write(record)
     return store
 
 

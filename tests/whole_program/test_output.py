@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import records
+from stored import saved
 
 from normexp.commands import app
 
@@ -122,16 +124,9 @@ READING = ["list", "report results/tiny", "schemes", "explain RUN", "models", "c
 @pytest.fixture(scope="module")
 def read(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder of a made-up sweep."""
-    import records as made
-
-    from normexp.storage.store import Store
-
     folder = tmp_path_factory.mktemp("read")
-    plan = made.plan({"norm": ["ln", "none"], "lr": [1e-3, 1e-2]}, name="tiny", title="dépth α [red]")
-    store = Store(folder / "results" / "tiny")
-    store.begin(plan, [], force=False)
-    for config, how in zip(plan.configs.values(), ["1.9", "2.5", "nan@3", "failed"], strict=True):
-        store.write(made.end(config, how))  # type: ignore[arg-type]
+    plan = records.plan({"norm": ["ln", "none"], "lr": [1e-3, 1e-2]}, name="tiny", title="dépth α [red]")
+    saved(folder / "results", plan, ["1.9", "2.5", "nan@3", "failed"])
     (folder / "claims.yaml").write_text(CLAIMS, "utf-8")
     return folder
 
