@@ -113,10 +113,10 @@ class TestTables:
 def frame(plan: Plan, ends: Sequence[str] = (*PRE, *NONE, *POST)) -> pd.DataFrame:
     """As evidence makes it: one row a point, with the values that were asked for."""
     rows = {row["run_id"]: row for row in frames.rows(frames.runs(plan, ended(plan, ends)))}
-    asked = [
+    rows_of_points = [
         {**rows[point.config.run_id], "setting": "", **point.config.to_dict(), **point.values} for point in plan.points
     ]
-    return frames.frame(asked, ["setting", *frames.RUN_COLUMNS])
+    return frames.frame(rows_of_points, ["setting", *frames.RUN_COLUMNS])
 
 
 class TestClaims:

@@ -96,9 +96,9 @@ def test_pairs_that_become_equal_by_scaling_are_dropped() -> None:
 def test_a_zip_gives_each_pair_once(pairs: list[tuple[int, float]], widths: list[int]) -> None:
     seeds, rates = zip(*pairs, strict=True)
     plan = planned(yaml.safe_dump({"zip": {"seed": [*seeds], "lr": [*rates]}, "grid": {"width": widths}}))
-    asked = [(*pair, width) for pair in pairs for width in widths]
-    assert shown(plan, "seed", "lr", "width") == list(dict.fromkeys(asked))
-    dropped = len(asked) - len(plan.points)
+    expected = [(*pair, width) for pair in pairs for width in widths]
+    assert shown(plan, "seed", "lr", "width") == list(dict.fromkeys(expected))
+    dropped = len(expected) - len(plan.points)
     assert (f"dropped {dropped} duplicate point{'s' * (dropped > 1)}" in plan.warnings) == (dropped > 0)
 
 

@@ -57,12 +57,12 @@ def test_a_run_with_plugin_and_weights_is_the_same_to_the_bit_on_a_cluster_of_th
         job = Job((PLUGIN,), save_weights=True)
         here = records(inline(configs, jobs=1, work=job))
         events = list(dask(configs, jobs=1, work=job))
-        there = records(iter(events))
+        by_seed = records(iter(events))
     assert [type(event) for event in events if not isinstance(event, Progress)] == [Started, Finished] * 2
     for seed, record in here.items():
-        assert there[seed].status is Status.DONE, there[seed].error
-        assert (there[seed].result, there[seed].verdict) == (record.result, record.verdict)
-        assert there[seed].weights == record.weights
+        assert by_seed[seed].status is Status.DONE, by_seed[seed].error
+        assert (by_seed[seed].result, by_seed[seed].verdict) == (record.result, record.verdict)
+        assert by_seed[seed].weights == record.weights
         assert record.weights
     assert multiprocessing.active_children() == []
 

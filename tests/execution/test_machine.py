@@ -78,16 +78,16 @@ def test_imported_libraries_are_not_redirected(chosen: pytest.MonkeyPatch) -> No
 def test_a_sweep_makes_no_home_and_nothing_but_caches_in_one(tmp_path: Path) -> None:
 
     (tmp_path / "tiny.yaml").write_text(TINY)
-    there, nowhere = tmp_path / "home", tmp_path / "nowhere" / "home"
-    there.mkdir()
+    home_folder, nowhere = tmp_path / "home", tmp_path / "nowhere" / "home"
+    home_folder.mkdir()
     unset = {"XDG_CACHE_HOME": "", "XDG_CONFIG_HOME": "", CACHE: ""}
-    for folder, executor in ((there, ["--executor", "dask", "--scheduler", "local"]), (nowhere, [])):
+    for folder, executor in ((home_folder, ["--executor", "dask", "--scheduler", "local"]), (nowhere, [])):
         out = folder.parent.name
         done = run("sweep", "tiny.yaml", "--out", out, *executor, cwd=tmp_path, HOME=str(folder), **unset)
         assert done.returncode == 0, done.stderr
         assert list((tmp_path / out / "tiny").glob("figures/*.png"))
     assert not nowhere.exists()
-    assert {path.relative_to(there).parts[0] for path in there.rglob("*")} <= {".cache"}
+    assert {path.relative_to(home_folder).parts[0] for path in home_folder.rglob("*")} <= {".cache"}
 
 
 @pytest.mark.slow

@@ -94,8 +94,10 @@ def browse(path: Path, tmp_path: Path) -> tuple[str, str]:
 def asked_for(tmp_path: Path) -> list[str]:
     """Addresses that the page asked for; what the browser asks for by itself has no origin."""
     events = json.loads((tmp_path / "net.json").read_text())["events"]
-    told = [event.get("params", {}) for event in events]
-    return [params.get("url", "") for params in told if params.get("initiator", "not an origin") != "not an origin"]
+    parameters = [event.get("params", {}) for event in events]
+    return [
+        params.get("url", "") for params in parameters if params.get("initiator", "not an origin") != "not an origin"
+    ]
 
 
 def test_it_sorts_filters_and_draws_and_no_text_of_a_user_becomes_an_element(tmp_path: Path) -> None:

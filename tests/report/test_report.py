@@ -146,8 +146,8 @@ def test_any_encoding_will_do(tmp_path: Path, encoding: str) -> None:
         "cp1252": ("dépth ? +/-", "± 0.014"),
         "utf-8": ("dépth α ±", "± 0.014"),
     }
-    for told in shown[encoding]:
-        assert told in text
+    for output in shown[encoding]:
+        assert output in text
     assert encodable("1–2 × 3", "ascii") == "1-2 x 3"
 
 
@@ -176,5 +176,5 @@ def test_the_text_path_imports_neither_torch_nor_matplotlib(tmp_path: Path) -> N
         "print([name for name in ('torch', 'matplotlib', 'scipy.stats') if name in sys.modules])"
     )
     arguments = [sys.executable, "-c", program, str(store.folder)]
-    told = subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=60).stdout
-    assert told.splitlines()[-1] == "[]"
+    output = subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert output.splitlines()[-1] == "[]"

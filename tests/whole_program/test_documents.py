@@ -168,13 +168,13 @@ def run(text: str) -> tuple[int, str, str]:
     with contextlib.nullcontext() if SHIPPED.match(text) else small_networks():
         done = CliRunner().invoke(program.app, words[1:])
     forget_plugins()
-    told = "\n".join(done.exception.complaints) if isinstance(done.exception, UserError) else ""
+    complaint = "\n".join(done.exception.complaints) if isinstance(done.exception, UserError) else ""
     if done.exception is not None and not isinstance(done.exception, (SystemExit, UserError)):
         raise done.exception
     out = done.stdout.replace(
         f"{ROOT}/", ""
     )  # of the claims that ship, which in a clone lie below the working directory
-    return (EXIT_USAGE if told else done.exit_code), out, done.stderr + told
+    return (EXIT_USAGE if complaint else done.exit_code), out, done.stderr + complaint
 
 
 def faults(command: Command) -> list[str]:
