@@ -184,9 +184,9 @@ def _faults(plugin: Plugin, table: _Table, name: str, row: Any) -> Iterator[str]
             yield f"{table.rows.noun} {name!r}: {_located(plugin, fault)}"
 
 
-def _check_call(name: str, function: Any, *parameters: str) -> None:
-    """Raise ValueError if a function cannot be called with these positional parameters."""
-    wanted = f"write lambda {', '.join(parameters)}: ..."
+def _check_call(name: str, function: Any, *parameters: str, form: str = "lambda {}: ...") -> None:
+    """Raise ValueError if a function cannot be called with these positional parameters; `form` is the advice."""
+    wanted = f"write {form.format(', '.join(parameters))}"
     if not callable(function):
         raise ValueError(f"{name} is {function!r}, which is not callable: {wanted}")
     try:
@@ -245,7 +245,8 @@ def _try_scheme(row: Scheme) -> None:
 
 
 def _try_calculation(row: Callable[..., Any]) -> None:
-    _check_call("the function", row, *(("seed", "figures") if takes_figures(row) else ("seed",)))
+    parameters = ("seed", "figures") if takes_figures(row) else ("seed",)
+    _check_call("the function", row, *parameters, form="def name({}): ...")
     if not (row.__doc__ or "").strip():
         raise ValueError("the function has no docstring: write one whose first line says when the calculation holds")
 

@@ -14,6 +14,7 @@ from edgesweep import CELLS
 from hypothesis import given
 from hypothesis import strategies as st
 from printed import printed
+from stored import report_of
 
 from normexp.analysis import comparison, conclusions, edge_tables, explain, frames
 from normexp.analysis.cells import summarize
@@ -30,7 +31,6 @@ from normexp.plots.drawing import draw
 from normexp.plots.kinds import compute
 from normexp.records.record import RunRecord
 from normexp.report import export, sweep_page
-from normexp.report.contents import Report
 from normexp.schemes.network_config import Value
 from normexp.terminal import compare as views_of_compare
 from normexp.terminal import live
@@ -169,17 +169,7 @@ def test_the_conclusion_names_the_value() -> None:
 
 def test_the_page_lists_each_value() -> None:
     plan, records = of_lrs()
-    runs = frames.runs(plan, records)
-    report = Report(
-        plan=plan,
-        records=records,
-        runs=runs,
-        summary=summarize(plan, runs),
-        conclusion="",
-        pivots=(),
-        warnings=(),
-    )
-    blocks = sweep_page._configuration(report)
+    blocks = sweep_page._configuration(report_of(plan, records))
     assert ", ".join(TEXTS) in [item for block in blocks for item in getattr(block, "items", ())]
 
 

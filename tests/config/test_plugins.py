@@ -122,7 +122,7 @@ BAD = {
     "raise SystemExit(3)": "x.py:1: SystemExit: 3",
     "x = 1": "write NORMS = {...} or SCHEMES = {...} or CALCULATIONS = {...}",
     "CALCULATIONS = {'a': 1}": "CALCULATIONS['a'] | int | write a function of a seed",
-    "CALCULATIONS = {'a': lambda: 1}": "calculation 'a': the function | () | (seed): write lambda seed: ...",
+    "CALCULATIONS = {'a': lambda: 1}": "calculation 'a': the function | () | (seed): write def name(seed): ...",
     "CALCULATIONS = {'a': lambda figures: 1}": "calculation 'a': | (figures) | (seed, figures)",
     "CALCULATIONS = {'a.b': lambda seed: 1}": "calculation 'a.b': | 32",
     "CALCULATIONS = {'a': lambda seed: 1}": "calculation 'a': | docstring",
