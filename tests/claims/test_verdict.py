@@ -13,9 +13,9 @@ from normexp.claims.claim import Citation, Claim, Finding, Kind, Word, judge
 class TestVerdict:
     def judged(self, own: list[bool | None], other: list[bool | None] | None = None, **rest: Any) -> tuple[Word, Any]:
         names = [f"setting {number}" for number in range(len(own))]
-        claim = claim_of(settings=tuple(names), **rest)
-        findings = [finding(holds, name) for holds, name in zip(own, names, strict=True)]
-        findings += [finding(holds, f"other {number}") for number, holds in enumerate(other or [])]
+        claim = made(settings=tuple(names), **rest)
+        findings = [found(holds, name) for holds, name in zip(own, names, strict=True)]
+        findings += [found(holds, f"other {number}") for number, holds in enumerate(other or [])]
         verdict = judge(claim, findings)
         return verdict.word, verdict.when
 
@@ -34,17 +34,17 @@ class TestVerdict:
         assert self.judged([None, False], [True]) == (Word.NOT_ENOUGH, ())
 
     def test_calculations(self) -> None:
-        claim = claim_of(kind=Kind.COMPUTE, seeds=2)
-        assert judge(claim, [finding(True), finding(True)]).word is Word.REPRODUCED
-        assert judge(claim, [finding(True), finding(False)]).word is Word.NOT_REPRODUCED
-        assert judge(claim, [finding(True)]).word is Word.NOT_ENOUGH
+        claim = made(kind=Kind.COMPUTE, seeds=2)
+        assert judge(claim, [found(True), found(True)]).word is Word.REPRODUCED
+        assert judge(claim, [found(True), found(False)]).word is Word.NOT_REPRODUCED
+        assert judge(claim, [found(True)]).word is Word.NOT_ENOUGH
         misquoted = Finding(holds=False, measured="1", sentence="1", word=Word.MISQUOTED)
         assert judge(claim, [misquoted, misquoted]).word is Word.MISQUOTED
-        assert judge(claim, [misquoted, finding(False)]).word is Word.NOT_REPRODUCED
+        assert judge(claim, [misquoted, found(False)]).word is Word.NOT_REPRODUCED
         when = Finding(holds=True, measured="1", sentence="1", setting="doubled", word=Word.ONLY_WHEN)
         assert judge(claim, [when, when]).text == "only when doubled"
-        assert judge(claim, [when, finding(True)]).text == "only when doubled"
-        assert judge(claim, [when, finding(False)]).word is Word.NOT_REPRODUCED
+        assert judge(claim, [when, found(True)]).text == "only when doubled"
+        assert judge(claim, [when, found(False)]).word is Word.NOT_REPRODUCED
         elsewhere = replace(when, setting="halved")
         assert judge(claim, [when, elsewhere]).word is Word.NOT_REPRODUCED
 
@@ -54,23 +54,23 @@ class TestVerdict:
     )
     def test_citations(self, agrees: bool, own: bool, word: Word) -> None:
         citation = Citation(source="a paper", says="so", agrees=agrees, own=own)
-        assert judge(claim_of(kind=Kind.CITED, citation=citation), []).word is word
+        assert judge(made(kind=Kind.CITED, citation=citation), []).word is word
 
     def test_only_a_decided_verdict_on_full_runs_differs(self) -> None:
-        claim = claim_of(expected=Word.REPRODUCED, settings=("a",))
-        assert judge(claim, [finding(False, "a")]).differs
-        assert not judge(claim, [finding(False, "a")], quick=True).differs
-        assert not judge(claim, [finding(None, "a")]).differs
-        assert not judge(claim, [finding(True, "a")]).differs
-        assert not judge(claim_of(expected=None, settings=("a",)), [finding(False, "a")]).differs
-        computed = claim_of(kind=Kind.COMPUTE, seeds=1, expected=Word.REPRODUCED)
-        assert judge(computed, [finding(False)], quick=True).differs, "a calculation is never quick"
+        claim = made(expected=Word.REPRODUCED, settings=("a",))
+        assert judge(claim, [found(False, "a")]).differs
+        assert not judge(claim, [found(False, "a")], quick=True).differs
+        assert not judge(claim, [found(None, "a")]).differs
+        assert not judge(claim, [found(True, "a")]).differs
+        assert not judge(made(expected=None, settings=("a",)), [found(False, "a")]).differs
+        computed = made(kind=Kind.COMPUTE, seeds=1, expected=Word.REPRODUCED)
+        assert judge(computed, [found(False)], quick=True).differs, "a calculation is never quick"
 
 
-def finding(holds: bool | None, setting: str = "") -> Finding:
+def found(holds: bool | None, setting: str = "") -> Finding:
     return Finding(holds=holds, measured="m", sentence="s", setting=setting, seeds=3)
 
 
-def claim_of(**rest: Any) -> Claim:
+def made(**rest: Any) -> Claim:
     given: dict[str, Any] = {"kind": Kind.SWEEP, **rest}
     return Claim(id="a.1", section="1", text="a text", stated="1", place="a.yaml:1", **given)

@@ -72,23 +72,23 @@ def test_the_report_of_packed_runs_is_that_of_the_runs(folder: Path) -> None:
     done = run(folder, "claims", "mine.yaml", "--run")
     assert done.exit_code == 0, done.stderr
     assert f"Report: {' and '.join(str(OUT / name) for name in FILES)}" in done.stdout
-    folder_of_runs = folder / OUT
-    written = {name: (folder_of_runs / name).read_bytes() for name in FILES}
+    made = folder / OUT
+    written = {name: (made / name).read_bytes() for name in FILES}
     assert b"mine.rests | reproduced" in written["REPORT.md"]
     assert b"](pair/figures/curves.png)" in written["REPORT.md"]
     assert b"data:image/png;base64," in written["report.html"]
     assert run(folder, "pack", str(OUT)).exit_code == 0
-    pack = (folder_of_runs / "pair" / "runs.tar.xz").read_bytes()
-    shutil.rmtree(folder_of_runs)
-    (folder_of_runs / "pair").mkdir(parents=True)
-    (folder_of_runs / "pair" / "runs.tar.xz").write_bytes(pack)
+    pack = (made / "pair" / "runs.tar.xz").read_bytes()
+    shutil.rmtree(made)
+    (made / "pair").mkdir(parents=True)
+    (made / "pair" / "runs.tar.xz").write_bytes(pack)
     again = run(folder, "claims", "mine.yaml", "--report")
     assert again.exit_code == 0, again.stderr
     assert f"{OUT / 'pair'}: 8 runs restored from runs.tar.xz" in again.stderr
-    assert {name: (folder_of_runs / name).read_bytes() for name in FILES} == written
+    assert {name: (made / name).read_bytes() for name in FILES} == written
     more = run(folder, "claims", "mine.yaml", "--run")
     assert "restored" not in more.stderr
-    assert {name: (folder_of_runs / name).read_bytes() for name in FILES} == written
+    assert {name: (made / name).read_bytes() for name in FILES} == written
 
 
 def test_the_report_names_missing_runs(folder: Path) -> None:

@@ -22,15 +22,15 @@ def frame(cells: Iterable[Cell]) -> pd.DataFrame:
         keys = {key: value for key, value in values.items() if key not in NUMBERS}
         for seed, end in enumerate(ends):
             config = RunConfig(**keys, seed=seed)
-            row: dict[str, Any] = {"setting": "", **config.to_dict(), "run_id": config.run_id, **columns_of(end)}
+            row: dict[str, Any] = {"setting": "", **config.to_dict(), "run_id": config.run_id, **told(end)}
             rows.append(row | {name: values.get(name) for name in NUMBERS})
-    result = frames.frame(rows, ["setting", *frames.RUN_COLUMNS])
+    made = frames.frame(rows, ["setting", *frames.RUN_COLUMNS])
     for name in NUMBERS:
-        result[name] = pd.Series([row[name] for row in rows], dtype="float64")
-    return result
+        made[name] = pd.Series([row[name] for row in rows], dtype="float64")
+    return made
 
 
-def columns_of(end: Any) -> dict[str, Any]:
+def told(end: Any) -> dict[str, Any]:
     if end is None:
         return {"status": "pending"}
     done = {"status": "done", "init_val_loss": 4.3, "learned_fraction": 0.5}

@@ -93,10 +93,10 @@ def test_a_layer_norm_with_unbiased_variance_changes_verdicts(tmp_path: Path, mo
 
 @pytest.mark.slow
 def test_then_the_command_exits_with_3(monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = ["claims", "article.1.1.pinned"]
-    assert CliRunner().invoke(app, arguments).exit_code == 0
+    asked = ["claims", "article.1.1.pinned"]
+    assert CliRunner().invoke(app, asked).exit_code == 0
     monkeypatch.setattr(norm_table, "MODULES", {**norm_table.MODULES, "ln": norm_table.MODULES["dyt"]})
-    done = CliRunner().invoke(app, arguments)
+    done = CliRunner().invoke(app, asked)
     assert done.exit_code == EXIT_VERDICT_DIFFERS == 3
     assert "The file expects: reproduced." in done.stdout
 

@@ -28,8 +28,8 @@ def test_every_calculation_has_its_cases() -> None:
         assert holding, name
         assert failing, name
     for name in OWN:
-        function = function_of(name)
-        assert (function.__code__.co_varnames[1] == "figures") == COMPUTED[name].takes_figures
+        made = function_of(name)
+        assert (made.__code__.co_varnames[1] == "figures") == COMPUTED[name].takes_figures
 
 
 @pytest.mark.parametrize("name", CASES)
