@@ -54,6 +54,6 @@ def calculate(name: str, seed: int, figures: Sequence[str] = ()) -> Finding:
     if not isinstance(finding, Finding):
         raise UserError(
             f"calculation {name!r} returned a {type(finding).__name__}: write "
-            "return Finding(holds=..., measured=..., sentence=...), with Finding from normexp.claims.claim"
+            "return one_seed(holds, measured, sentence), with one_seed from normexp.texts.figures"
         )
     return finding

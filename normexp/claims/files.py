@@ -1,31 +1,17 @@
-"""Find the claims file and the claims that a command names: shipped with the package, or the user's.
-
-The verdicts of full runs can be written into a claims file as expected verdicts; the rest of it stays unchanged.
-"""
+"""Find the claims file and the claims that a command names: shipped with the package, or the user's."""
 
 from __future__ import annotations
 
 import difflib
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import yaml
-
-from normexp.claims.claim import Claim, ClaimFile, Kind, Verdict, Word
-from normexp.claims.parser import load, parse
-from normexp.config.sweep_file import text_of
+from normexp.claims.claim import Claim, ClaimFile
+from normexp.claims.parser import load
 from normexp.config.yaml_file import nearest
 from normexp.errors import UserError
 from normexp.storage import RESULTS
-from normexp.storage.files import rewrite
 
-KEY = "expected"
-NEWLINE = re.compile(r"\r\n|\n|\r")
-
-Span = tuple[int, int]
-"""Start and end of a part of a text."""
 FOLDER = Path(__file__).parents[1] / "texts"
 DEFAULT = "article"
 
@@ -107,107 +93,3 @@ def called(file: ClaimFile) -> str:
     """Return the name of a shipped file, or the path of any other, for use in commands."""
     paths = {path.resolve(): name for name, path in shipped().items()}
     return paths.get(file.path.resolve(), str(file.path))
-
-
-def write_expected(file: ClaimFile, verdicts: Iterable[Verdict]) -> list[str]:
-    """Set the expected verdict of each claim that full runs decide, and return the ids of the changed claims.
-
-    Raises UserError if the file cannot be read or written, or if its form cannot be edited.
-    """
-    decided = {
-        verdict.claim.id: verdict.word
-        for verdict in verdicts
-        if verdict.claim.kind is Kind.SWEEP and not verdict.quick and verdict.word is not Word.NOT_ENOUGH
-    }
-    changed = [claim.id for claim in file.claims if claim.id in decided and claim.expected is not decided[claim.id]]
-    if changed:
-        words = {name: decided[name] for name in changed}
-        text = with_expected(text_of(file.path), words)
-        _check(file, text, words)
-        rewrite(file.path, text)
-    return changed
-
-
-def read_again(file: ClaimFile, verdicts: Iterable[Verdict]) -> tuple[ClaimFile, list[Verdict]]:
-    """Read the file again, and return it with the verdicts attached to its current claims. Raises UserError."""
-    now = load(file.path)
-    claims = {claim.id: claim for claim in now.claims}
-    return now, [replace(verdict, claim=claims.get(verdict.claim.id, verdict.claim)) for verdict in verdicts]
-
-
-def _check(file: ClaimFile, text: str, words: Mapping[str, Word]) -> None:
-    """Raise UserError unless the edited text has exactly these expected verdicts."""
-    wanted = {claim.id: words.get(claim.id, claim.expected) for claim in file.claims}
-    try:
-        parsed = {claim.id: claim.expected for claim in parse(text, file.path).claims}
-    except UserError:
-        parsed = {}
-    if parsed != wanted:
-        lines = [f"  for {name}, {KEY}: {word}" for name, word in words.items()]
-        reason = "--accept cannot edit this form of the file, or the file was changed meanwhile; it is left unchanged"
-        raise UserError(f"{file.path}: {reason}. Write these lines by hand:", *lines)
-
-
-def with_expected(text: str, words: Mapping[str, Word]) -> str:
-    """Return the text of a claims file with these expected verdicts by id, replaced or added."""
-    edits = []
-    values = _values(text)
-    for entry in _claims(yaml.compose(text, Loader=yaml.SafeLoader)):
-        named = {key.value: (key, value) for key, value in entry.value}
-        word = words.get(" ".join(named["id"][1].value.split()))
-        if word is not None:
-            edits.append(_edit(text, values, entry, named, word))
-    for start, end, added in sorted(edits, reverse=True):
-        text = text[:start] + added + text[end:]
-    return text
-
-
-def _claims(root: yaml.Node | None) -> list[yaml.MappingNode]:
-    """Return the entries of a file that was parsed as a claims file."""
-    return [] if root is None else next(list(value.value) for key, value in root.value if key.value == "claims")
-
-
-def _values(text: str) -> list[Span]:
-    """Return the spans of scalars, aliases and closing brackets. The node of an alias has the span of its anchor."""
-    spans = []
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
-        start, end = (mark.index if mark else 0 for mark in (event.start_mark, event.end_mark))
-        if isinstance(event, yaml.ScalarEvent):  # the end mark of a block scalar is the start of the next value
-            spans.append((start, max(start, len(text[:end].rstrip()))))
-        elif isinstance(event, yaml.AliasEvent) or (isinstance(event, yaml.CollectionEndEvent) and start < end):
-            spans.append((start, end))
-    return spans
-
-
-def _edit(
-    text: str,
-    values: Sequence[Span],
-    entry: yaml.MappingNode,
-    named: Mapping[str, tuple[yaml.Node, yaml.Node]],
-    word: Word,
-) -> tuple[int, int, str]:
-    """Return the edit that sets a verdict: start, end and new text."""
-    if KEY in named:
-        key, value = named[KEY]
-        start, end = next(span for span in values if span[0] >= key.end_mark.index)
-        return start, end, " " * (start == end) + _quoted(word, value)
-    first = entry.value[0][0]
-    line = f"{_quoted(KEY, first)}: {_quoted(word, first)}"
-    last = max(end for _, end in values if end <= entry.end_mark.index - entry.flow_style)
-    if entry.flow_style:
-        return last, last, f", {line}"
-    indent = " " * first.start_mark.column
-    newline = NEWLINE.search(text)
-    assert newline is not None  # a claim has several keys on separate lines
-    if "note" in named:
-        start = named["note"][0].start_mark.index
-        return start, start, f"{line}{newline[0]}{indent}"
-    rest = NEWLINE.search(text, last)
-    end = rest.start() if rest else len(text)
-    return end, end, f"{newline[0]}{indent}{line}"
-
-
-def _quoted(word: str, like: yaml.Node) -> str:
-    """Quote a word like another value, so that JSON stays JSON."""
-    quote = like.style if isinstance(like, yaml.ScalarNode) and like.style in ("'", '"') else ""
-    return f"{quote}{word}{quote}"

@@ -69,10 +69,10 @@ def command(
     Exits with 3 if a verdict on full runs differs from the one that the file expects.
     """
     given = locals()
-    from normexp.claims import evaluate
+    from normexp.claims import evaluate, update_expected
     from normexp.claims.claim import Word
     from normexp.claims.evidence import QUICK_SCALE
-    from normexp.claims.files import beside, choose, folder_of, read_again, write_expected
+    from normexp.claims.files import beside, choose, folder_of
     from normexp.commands.options import show_json
     from normexp.config.labels import plural
     from normexp.errors import EXIT_VERDICT_DIFFERS, UserError
@@ -111,10 +111,10 @@ def command(
     not_accepted = None
     if accept:
         try:
-            accepted = write_expected(file, verdicts)
+            accepted = update_expected.accept(file, verdicts)
             with aside:
                 show(f"{file.path}: {plural(len(accepted), 'expected verdict')} written")
-            file, verdicts = read_again(file, verdicts)
+            file, verdicts = update_expected.read_again(file, verdicts)
         except UserError as fault:
             not_accepted = fault  # raised after the report is written: the runs may have taken hours
     if json:

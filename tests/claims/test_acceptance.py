@@ -11,8 +11,9 @@ import pytest
 import yaml
 
 from normexp.claims.claim import ClaimFile, Verdict, Word
-from normexp.claims.files import shipped, with_expected, write_expected
+from normexp.claims.files import shipped
 from normexp.claims.parser import load
+from normexp.claims.update_expected import accept, with_expected
 from normexp.errors import UserError
 
 BODY = "section: '1', text: It, stated: so, kind: sweep, check: ends"
@@ -90,15 +91,15 @@ def test_shipped_files_take_every_verdict(name: str, tmp_path: Path) -> None:
     shutil.copytree(shipped()[name].parent / "sweeps", tmp_path / "sweeps")
     file = load(tmp_path / "claims.yaml")
     given = [Verdict(claim=claim, word=Word.ONLY_WHEN, findings=()) for claim in file.claims]
-    written = write_expected(file, given)
+    written = accept(file, given)
     assert written
     again = load(tmp_path / "claims.yaml")
     for old, new in zip(file.claims, again.claims, strict=True):
         assert new.expected is (Word.ONLY_WHEN if old.kind == "sweep" else old.expected)
-    assert write_expected(again, given) == []
+    assert accept(again, given) == []
     quick = [Verdict(claim=claim, word=Word.REPRODUCED, findings=(), quick=True) for claim in file.claims]
     undecided = [Verdict(claim=claim, word=Word.NOT_ENOUGH, findings=()) for claim in file.claims]
-    assert write_expected(again, [*quick, *undecided]) == []
+    assert accept(again, [*quick, *undecided]) == []
 
 
 REAL = """\
@@ -155,7 +156,7 @@ def test_an_alias_stands_where_it_is_written(name: str, tmp_path: Path) -> None:
     """The anchor is in the entry of another claim, whose verdict must not change."""
     file = read(tmp_path, REAL)
     before = {claim.id: claim.expected for claim in file.claims}
-    assert write_expected(file, judged(file, Word.ONLY_WHEN, name)) == [name]
+    assert accept(file, judged(file, Word.ONLY_WHEN, name)) == [name]
     assert {c.id: c.expected for c in load(file.path).claims} == before | {name: Word.ONLY_WHEN}
     assert len(set(REAL.splitlines()) - set(file.path.read_text().splitlines())) == (name != "of.three")
 
@@ -174,7 +175,7 @@ def test_a_form_that_cannot_be_edited_is_an_error_and_stays(tmp_path: Path) -> N
     """The verdict is the anchor of an alias in another claim."""
     file = read(tmp_path, REAL)
     with pytest.raises(UserError, match=r"claims.yaml: .*\n.* of.one, expected: only when"):
-        write_expected(file, judged(file, Word.ONLY_WHEN, "of.one"))
+        accept(file, judged(file, Word.ONLY_WHEN, "of.one"))
     assert file.path.read_text() == REAL
 
 
@@ -184,7 +185,7 @@ def test_mark_newlines_and_rights_stay_and_a_link_is_written_through(tmp_path: P
     real = file.path.rename(tmp_path / "real.yaml")
     real.chmod(0o640)
     file.path.symlink_to(real)
-    assert write_expected(file, judged(file, Word.ONLY_WHEN, "of.three"))
+    assert accept(file, judged(file, Word.ONLY_WHEN, "of.three"))
     assert file.path.is_symlink()
     assert real.stat().st_mode & 0o777 == 0o640
     assert real.read_bytes().startswith(codecs.BOM_UTF8)

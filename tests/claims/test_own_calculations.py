@@ -11,6 +11,7 @@ from commandline import invoke
 
 from normexp.claims import parser
 from normexp.claims.calculations import COMPUTED, calculate, calculations
+from normexp.claims.claim import Word
 from normexp.config import plugins
 from normexp.config.plugins import Plugin
 from normexp.errors import UserError
@@ -19,13 +20,13 @@ ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "jacobian.py"
 CLAIMS = ROOT / "examples" / "jacobian.yaml"
 TEXT = """
-from normexp.claims.claim import Finding
+from normexp.texts.figures import one_seed
 def odd(seed):
     '''
     the seed is odd
     More.
     '''
-    return Finding(holds=seed % 2 == 1, measured=str(seed), sentence=f"seed {seed}")
+    return one_seed(seed % 2 == 1, str(seed), f"seed {seed}")
 def wrong(seed, figures):
     "it holds"
     return figures[0] == "1"
@@ -49,7 +50,8 @@ def claims(check: str, rest: str = "") -> str:
 def test_the_example_decides_its_claim(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     try:
-        assert json.loads(invoke("claims", CLAIMS, "--json", "--plugin", EXAMPLE).out)["verdicts"] == {"reproduced": 1}
+        (claim,) = json.loads(invoke("claims", CLAIMS, "--json", "--plugin", EXAMPLE).out)["claims"]
+        assert claim["verdict"] == Word.REPRODUCED
         one = invoke("claims", CLAIMS, "jacobian.inverse", "--plugin", EXAMPLE)
         assert one.out.count("ratio of the gradients 0.1000") == 3
         assert f"--plugin {EXAMPLE}" in one.out
@@ -91,7 +93,7 @@ def test_figures_must_fit_the_function(check: str, rest: str) -> None:
 
 def test_errors_of_a_calculation_name_it(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(TEXT)
-    facts = {"wrong": ["'wrong'", "bool", "Finding("], "broken": ["own.py:13: ZeroDivisionError"]}
+    facts = {"wrong": ["'wrong'", "bool", "one_seed("], "broken": ["own.py:13: ZeroDivisionError"]}
     for check, expected in facts.items():
         (tmp_path / "c.yaml").write_text(claims(check, ", with: {figures: 1}" if check == "wrong" else ""))
         done = invoke("claims", "c.yaml", "--plugin", "own.py", cwd=tmp_path)
