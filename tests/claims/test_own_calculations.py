@@ -88,7 +88,7 @@ def test_figures_must_fit_the_function(check: str, rest: str) -> None:
 
 def test_errors_of_a_calculation_name_it(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(TEXT)
-    facts = {"wrong": ["'wrong'", "bool", "one_seed("], "broken": ["own.py:13: ZeroDivisionError"]}
+    facts = {"wrong": ["'wrong'", "bool", "one_seed("], "broken": ["own.py:14: ZeroDivisionError"]}
     for check, expected in facts.items():
         (tmp_path / "c.yaml").write_text(claims(check, ", with: {figures: 1}" if check == "wrong" else ""))
         done = invoke("claims", "c.yaml", "--plugin", "own.py", cwd=tmp_path)
