@@ -2,8 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
-TABLES := docs/config.md docs/outcomes.md docs/schemes.md
-COMMANDS = $(BIN)/python -m typer normexp.commands.app utils docs --name normexp --title Commands --output docs/commands.md
+GENERATED := docs/config.md docs/outcomes.md docs/schemes.md docs/commands.md
 
 .PHONY: demo test slow check lint format article article-quick bench docs clean
 
@@ -22,14 +21,13 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m normexp.reference --check $(TABLES)
+	$(BIN)/python -m normexp.reference --check $(GENERATED)
 	$(BIN)/python -m benchmarks.page --check
 
 format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
-	$(BIN)/python -m normexp.reference $(TABLES)
-	$(COMMANDS)
+	$(BIN)/python -m normexp.reference $(GENERATED)
 
 # The article's claims, each run that they need, every verdict, and the report: results/article/REPORT.md and report.html,
 # with all runs packed small; about eight hours on two cores. The quick one, eight minutes, takes one seed and 3 % of the
@@ -44,7 +42,7 @@ article-quick: $(STAMP)
 # The site of docs/, into build/site.
 docs: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
-	$(COMMANDS)
+	$(BIN)/python -m normexp.reference $(GENERATED)
 	$(BIN)/python -m mkdocs build --strict
 
 bench: $(STAMP)

@@ -185,26 +185,13 @@ def sweep(
 
     Raises UserError for invalid input, before anything is written, and if the disk is full or no worker can be started.
     """
+    options = Options.of(locals())
     _load(plugin)
     plan = grid.plan(sweep_file.read(config, _listed(overrides), scale=scale), max_runs=max_runs)
     for text in plan.warnings:
         warnings.warn(text, ConfigWarning, stacklevel=2)
     if shard is not None:
         plan = plan.part(parse_shard(shard))
-    options = Options(
-        out=Path(out),
-        jobs=jobs,
-        executor=executor,
-        scheduler=scheduler,
-        timeout_seconds=timeout_seconds,
-        only=tuple(_listed(only)),
-        retry_failed=retry_failed,
-        rerun_outdated=rerun_outdated,
-        force=force,
-        fail_fast=fail_fast,
-        save_weights=save_weights,
-        autograd=autograd,
-    )
     swept = run_sweep(plan, options, _listener(plan, progress))
     if swept.stopped:
         if swept.exit_code > 128:

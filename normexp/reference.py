@@ -12,6 +12,7 @@ from normexp.config.run import KEYS
 from normexp.errors import EXIT_OK, EXIT_RUNS_FAILED, EXIT_USAGE, UserError
 from normexp.records.outcome import RULES
 from normexp.schemes.network_config import Value
+from normexp.schemes.norms import RESERVED
 from normexp.terminal import models as tables
 
 END = "<!-- end -->"
@@ -41,13 +42,21 @@ def norms_table() -> str:
     return _markdown(tables.norms())
 
 
+def commands_page() -> str:
+    """Return the reference of all commands as Markdown."""
+    from normexp.commands import app
+
+    return app.documentation()
+
+
 PARTS: Mapping[str, Callable[[], str]] = {
     "config reference": config_table,
     "outcome rules": rules_table,
     "schemes": schemes_table,
     "norms": norms_table,
+    "commands": commands_page,
 }
-"""The tables that are put between `<!-- name -->` and `<!-- end -->`, by name."""
+"""The texts that are put between `<!-- name -->` and `<!-- end -->`, by name."""
 
 
 def replaced(text: str) -> str:
@@ -99,12 +108,14 @@ def _lines(rows: Iterable[Sequence[str]]) -> str:
 
 
 def _values(key: Key) -> str:
+    """Return the values of a key, default first. Those from a table of docs/schemes.md are not repeated."""
     values: list[Value] = [key.default]
     if key.choices is not None:
-        values += [word for word in key.choices() if word != key.default]
+        words = [word for word in key.choices() if word in RESERVED] if key.extensible else key.choices()
+        values += [word for word in words if word != key.default]
     elif key.kind is bool:
         values.append(not key.default)
-    return ", ".join(map(as_typed, values))
+    return ", ".join(map(as_typed, values)) + "; [all](schemes.md)" * key.extensible
 
 
 if __name__ == "__main__":

@@ -151,14 +151,14 @@ def test_a_path_may_look_like_yaml_and_a_text_like_a_path(tmp_path: Path, monkey
 def test_dropped_duplicates_draw_a_warning(tmp_path: Path) -> None:
     raw_config = {"base": {**TINY, "depth": 0}, "zip": {"seed": [0, 1, 0, 1, 1], "lr": [1e-3, 1e-3, 1e-2, 1e-2, 1e-2]}}
     with pytest.warns(normexp.ConfigWarning, match="dropped 1 duplicate point"):
-        made = normexp.sweep(raw_config, out=tmp_path, executor="inline")
-    assert list(zip(made.points["seed"], made.points["lr"], strict=True)) == [
+        swept_once = normexp.sweep(raw_config, out=tmp_path, executor="inline")
+    assert list(zip(swept_once.points["seed"], swept_once.points["lr"], strict=True)) == [
         (0, 1e-3),
         (1, 1e-3),
         (0, 1e-2),
         (1, 1e-2),
     ]
-    assert len(made.records) == 4
+    assert len(swept_once.records) == 4
 
 
 @pytest.mark.parametrize(

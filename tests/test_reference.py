@@ -1,5 +1,6 @@
 """The generated tables of documents agree with the tables of the code."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -17,11 +18,12 @@ def test_one_row_a_key_with_its_default_first() -> None:
     assert [row[0] for row in rows[2:]] == [f"`{name}`" for name in KEYS]
     cells = {row[0].strip("`"): row[1:] for row in rows[2:]}
     assert cells["depth"][:2] == ["20", "a whole number at least 0 and at most 10000"]
-    assert cells["norm"][:3] == ["ln, rms, bn, dyt, scale, none", "", KEYS["norm"].matters_when]
+    assert cells["norm"][:3] == ["ln, none; [all](schemes.md)", "", KEYS["norm"].matters_when]
+    assert cells["final_norm"][0] == "auto, none; [all](schemes.md)"
     assert cells["qk_norm"][0] == "none, rms, ln, full, l2"
     assert cells["residual"][0] == "true, false"
     for name, key in KEYS.items():
-        assert cells[name][0].split(", ")[0] == str(key.default).lower()
+        assert re.split("[,;] ", cells[name][0])[0] == str(key.default).lower()
         assert cells[name][3] == key.help.replace("|", "\\|")
 
 

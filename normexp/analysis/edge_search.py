@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from normexp.analysis import stability_edges
-from normexp.analysis.stability_edges import AXES, Edge, Number, Question, Share
+from normexp.analysis.stability_edges import Edge, Question, Share
 from normexp.config import grid
 from normexp.config.axes import listed
 from normexp.config.plan import SEED, Pivot, Plan, Point
+from normexp.config.presets import EDGE_AXES, Number
 from normexp.config.run import RunConfig
 from normexp.errors import UserError
 from normexp.records.record import Outcome, RunRecord
@@ -95,7 +96,7 @@ class Search:
         values: set[Number] = set()
         for run_id, record in usable.items():
             value: Number = getattr(record.config, axis)
-            possible = span.low <= value <= span.high or (run_id in own and value >= AXES[axis].least)
+            possible = span.low <= value <= span.high or (run_id in own and value >= EDGE_AXES[axis].least)
             if possible and value not in values and _without(axis, record.config) in self._alike:
                 values.add(value)
         return sorted(values)

@@ -15,12 +15,12 @@ from itertools import pairwise
 from normexp.config.groups import Group
 from normexp.config.keys import Key
 from normexp.config.labels import exact_text
+from normexp.config.presets import EDGE_AXES, EdgeAxis, Number
 from normexp.config.run import KEYS
 from normexp.config.sweep_file import Sweep
 from normexp.errors import UserError
 from normexp.schemes.network_config import Value
 
-Number = int | float
 Seen = Mapping[Number, bool | None]
 
 OFF_CENTRE = 0.05
@@ -152,34 +152,6 @@ def _decided(seen: Seen) -> list[Number]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EdgeAxis:
-    """The default search range of an axis, see `Span`.
-
-    `high` None stands for the number of steps of the shortest run. `least` is the lowest allowed value.
-    """
-
-    low: Number
-    high: Number | None
-    resolution: Number
-    whole: bool = False
-    least: Number = 0
-
-    def __str__(self) -> str:
-        high = "the steps" if self.high is None else f"{self.high:g}"
-        close = f"{self.resolution:g} apart" if self.whole else f"a ratio of {self.resolution:g}"
-        return f"from {self.low:g} to {high}, {close}"
-
-
-AXES: Mapping[str, EdgeAxis] = {
-    "lr": EdgeAxis(low=1e-5, high=1.0, resolution=1.5),
-    "init_gain": EdgeAxis(low=0.1, high=10.0, resolution=1.25),
-    "depth": EdgeAxis(low=1, high=64, resolution=2, whole=True, least=1),
-    "warmup": EdgeAxis(low=0, high=None, resolution=20, whole=True),
-}
-"""The axes that can be bisected."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """A search: its axis and span, and its seeds, `needed` of which must learn for a value to count as trainable."""
 
@@ -235,12 +207,12 @@ def ask(
     at_least: int | None = None,
 ) -> Question:
     """Return the question for these options, given as typed. Raises UserError with all complaints at once."""
-    if axis not in AXES:
-        raise UserError(f"--axis {axis}: choose one of {', '.join(AXES)}")
+    if axis not in EDGE_AXES:
+        raise UserError(f"--axis {axis}: choose one of {', '.join(EDGE_AXES)}")
     if too_many := [*_too_many(sweep, seeds)]:
         raise UserError(*too_many)
     complaints = [*_clashes(sweep, axis)]
-    row, most = AXES[axis], AXES[axis].high
+    row, most = EDGE_AXES[axis], EDGE_AXES[axis].high
     if most is None:
         most = min(int(value) for group in sweep.groups for value in _values(group, "steps"))
     numbers: dict[str, Number] = {"low": row.low, "high": most, "resolution": row.resolution}
@@ -294,7 +266,7 @@ def _values(group: Group, name: str) -> list[Value]:
 
 
 def _end(axis: str, text: str) -> Number:
-    value, row = KEYS[axis].parse(text), AXES[axis]
+    value, row = KEYS[axis].parse(text), EDGE_AXES[axis]
     assert isinstance(value, int | float)
     if value < row.least:
         raise ValueError(f"{text} is out of range: at least {row.least:g}")

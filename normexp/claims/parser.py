@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from normexp.claims.calculations import COMPUTED
+from normexp.claims.calculations import calculations
 from normexp.claims.checks import CHECKS, Takes
 from normexp.claims.claim import Citation, Claim, ClaimFile, Kind, Selection, Word
 from normexp.claims.measures import MEASURES, OF_ROW
@@ -58,11 +58,11 @@ class Values:
                 values[entry.key] = self._few(axis, entry.node, path) or ()
         return values
 
-    def one_of(self, node: yaml.Node, where: str, word: str, known: Iterable[str]) -> str | None:
+    def one_of(self, node: yaml.Node, where: str, word: str, known: Iterable[str], hint: str = "") -> str | None:
         names = [str(name) for name in known]
         if word in names:
             return word
-        self.source.fault(node, where, f"unknown value {word[:40]!r}; {nearest(word, names)}")
+        self.source.fault(node, where, f"unknown value {word[:40]!r}; {nearest(word, names)}{hint}")
         return None
 
     def value(self, node: yaml.Node, where: str, key: Key) -> Any:
@@ -236,10 +236,13 @@ class _Reader:
         return rest | self._elsewhere(entries, where)
 
     def _calculation(self, entries: Mapping[str, Entry], where: str) -> dict[str, Any]:
-        check, path = self._choice(entries, where, "check", COMPUTED), f"{where}.with"
+        known, path = calculations(), f"{where}.with"
+        check = self._choice(
+            entries, where, "check", known, "; to use one of your own, give its file: --plugin FILE.py"
+        )
         if check is None:
             return {}
-        row = COMPUTED[check]
+        row = known[check]
         if "with" not in entries:
             if row.takes_figures:
                 self.source.fault(
@@ -339,6 +342,8 @@ class _Reader:
     def _word(self, entries: Mapping[str, Entry], where: str, name: str) -> str | None:
         return self.source.text(entries[name].node, f"{where}.{name}".lstrip(".")) if name in entries else None
 
-    def _choice(self, entries: Mapping[str, Entry], where: str, name: str, known: Iterable[str]) -> str | None:
+    def _choice(
+        self, entries: Mapping[str, Entry], where: str, name: str, known: Iterable[str], hint: str = ""
+    ) -> str | None:
         word = self._word(entries, where, name)
-        return None if word is None else self.values.one_of(entries[name].node, f"{where}.{name}", word, known)
+        return None if word is None else self.values.one_of(entries[name].node, f"{where}.{name}", word, known, hint)

@@ -72,6 +72,19 @@ for name, module in commands():
     app.command(name=name, cls=options.Command, rich_help_panel=module.PANEL)(module.command)
 
 
+def documentation() -> str:
+    """Return the Markdown reference of all commands, without the options that docs/config.md lists: the config keys."""
+    from typer.cli import get_docs_for_click
+    from typer.core import MARKUP_MODE_KEY
+
+    root: Any = typer.main.get_command(app)
+    for command in root.commands.values():
+        for option in command.params:
+            option.hidden = getattr(option, "rich_help_panel", None) == options.RUN_KEYS
+    context = typer.Context(root, obj={MARKUP_MODE_KEY: app.rich_markup_mode})
+    return get_docs_for_click(obj=root, ctx=context, name="normexp", title="Commands").strip()
+
+
 def main() -> None:
     """Run the program. Exits with 2 after a `UserError`, whose complaints go to standard error.
 

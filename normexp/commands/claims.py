@@ -68,6 +68,7 @@ def command(
     Packed runs (runs.tar.xz) are restored first.
     Exits with 3 if a verdict on full runs differs from the one that the file expects.
     """
+    given = locals()
     from normexp.claims import evaluate, update_expected
     from normexp.claims.claim import Word
     from normexp.claims.evidence import QUICK_SCALE
@@ -90,15 +91,8 @@ def command(
         raise UserError("--accept: quick runs are not conclusive: leave out --quick and --scale")
     folder = out or folder_of(file, shortened)
     _restore(folder)
-    options = Options(
-        out=folder,
-        jobs=jobs,
-        executor=executor,
-        scheduler=scheduler,
-        retry_failed=True,
-        rerun_outdated=True,
-        beside=beside(folder),
-        argv=tuple(sys.argv),
+    options = Options.of(
+        given, out=folder, retry_failed=True, rerun_outdated=True, beside=beside(folder), argv=sys.argv
     )
     aside = redirect_stdout(sys.stderr) if json else nullcontext()
     with aside:

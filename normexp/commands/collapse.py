@@ -35,8 +35,9 @@ def _collapse(
 ) -> None:
     """Train a network on three seeds beside LN and RMSNorm baselines, and report whether, when and where it breaks.
 
-    The default is a Transformer with lr 1e-2.
+    The default is a Transformer with lr 1e-2. Every config key is an option, e.g. --norm none --lr 1e-4.
     """
+    given = locals()
     from normexp.analysis.collapse import plan_of
     from normexp.runner.run_selection import Options
     from normexp.terminal.show import execute_collapse, say
@@ -57,15 +58,7 @@ def _collapse(
                 complaints.append(f"--{_option(name)}: {fault}")
     if complaints:
         raise UserError(*complaints)
-    options = Options(
-        out=out,
-        jobs=jobs,
-        executor=executor,
-        scheduler=scheduler,
-        force=force,
-        autograd=autograd,
-        argv=tuple(sys.argv),
-    )
+    options = Options.of(given, argv=sys.argv)
     plan = plan_of(setting, values)
     for warning in plan.warnings:
         say(f"warning: {warning}")
@@ -96,7 +89,8 @@ def _with_run_keys(function: Callable[..., None]) -> Callable[..., None]:
     ]
     for name, key in KEYS.items():
         spellings = dict.fromkeys((f"--{_option(name)}", f"--{name.replace('_', '-')}"))
-        option = typer.Option(*spellings, help=f"{key.help} ({key.limits()})", rich_help_panel="Run keys")
+        values = "see normexp schemes" if key.extensible else key.limits()
+        option = typer.Option(*spellings, help=f"{key.help} ({values})", rich_help_panel=common.RUN_KEYS)
         parameters.append(_parameter(name, Annotated[str | None, option], None))
 
     def command(plugin: Any = None, **values: Any) -> None:

@@ -10,7 +10,7 @@ import typer
 from normexp.commands import options as common
 
 if TYPE_CHECKING:
-    from normexp.analysis.pairing import Side
+    from normexp.analysis.comparison import Side
     from normexp.records.record import RunRecord
 
 PANEL = common.Panel.READ
@@ -29,7 +29,7 @@ def command(
 ) -> None:
     """Compare two sweeps or two runs: keys that differ, changed outcomes, and paired loss differences."""
     from normexp.analysis import comparison
-    from normexp.analysis.pairing import halves
+    from normexp.analysis.comparison import halves
     from normexp.commands.options import show_json
     from normexp.errors import UserError
     from normexp.records.record import RunRecord
@@ -52,7 +52,7 @@ def command(
 
 def _find(name: str, out: Path) -> Side | RunRecord:
     """Return the sweep with this folder or name under `out`, else the run with this id. Raises UserError."""
-    from normexp.analysis.pairing import side
+    from normexp.analysis.comparison import side
     from normexp.report import report as reports
     from normexp.storage import index
     from normexp.storage.store import Store

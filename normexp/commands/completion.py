@@ -148,9 +148,9 @@ def _executors(context: Context, incomplete: str) -> Iterator[Candidate]:
 
 
 def _axes(context: Context, incomplete: str) -> Iterator[Candidate]:
-    from normexp.analysis.stability_edges import AXES
+    from normexp.config.presets import EDGE_AXES
 
-    yield from (Candidate(name, KEYS[name].help) for name in AXES)
+    yield from (Candidate(name, KEYS[name].help) for name in EDGE_AXES)
 
 
 def _kinds(context: Context, incomplete: str) -> Iterator[Candidate]:

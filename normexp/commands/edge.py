@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from normexp.commands import options as common
+from normexp.config.presets import EDGE_AXES
 
 if TYPE_CHECKING:
     from normexp.analysis.edge_search import Search
@@ -27,7 +28,7 @@ def command(
     overrides: Annotated[
         list[str] | None, typer.Argument(help="key=value, as for normexp sweep.", show_default=False)
     ] = None,
-    axis: Annotated[str, typer.Option(help="Key to bisect: lr, init_gain, depth or warmup.")] = "lr",
+    axis: Annotated[str, typer.Option(help=f"Key to bisect: {', '.join(EDGE_AXES)}.")] = "lr",
     low: Annotated[str | None, typer.Option(help="Lowest value; the default depends on the axis.")] = None,
     high: Annotated[str | None, typer.Option(help="Highest value; the default depends on the axis.")] = None,
     resolution: Annotated[
@@ -48,18 +49,7 @@ def command(
     scheduler: common.Scheduler = None,
     plugin: common.Plugins = None,
 ) -> None:
-    """Bisect one key for its stability limit, the value beyond which networks stop learning, in each cell of a grid.
-
-    Stored runs of any sweep are reused. Default ranges and resolutions:
-
-    lr: 1e-05 to 1, ratio 1.5
-
-    init_gain: 0.1 to 10, ratio 1.25
-
-    depth: 1 to 64, difference 2
-
-    warmup: 0 to the number of steps, difference 20
-    """
+    given = locals()
     from normexp.analysis.edge_search import Search
     from normexp.analysis.stability_edges import ask
     from normexp.config import sweep_file
@@ -69,16 +59,7 @@ def command(
     sweep = sweep_file.load(config, overrides or ())
     question = ask(sweep, axis, low=low, high=high, resolution=resolution, seeds=seeds, at_least=at_least)
     search = Search(question, max_runs=max_runs)
-    options = Options(
-        out=out,
-        jobs=jobs,
-        executor=executor,
-        scheduler=scheduler,
-        timeout_seconds=timeout,
-        retry_failed=retry_failed,
-        rerun_outdated=True,
-        argv=tuple(sys.argv),
-    )
+    options = Options.of(given, timeout_seconds=timeout, rerun_outdated=True, argv=sys.argv)
     stored, plan = _first_plan(search, options)
     for warning in plan.warnings:
         say(f"warning: {warning}")
@@ -87,6 +68,14 @@ def command(
         return
     say(f"{_headline(search, plan)}: {_cost_bound(search)}")
     raise typer.Exit(_execute(search, plan, stored, options))
+
+
+command.__doc__ = """\
+Bisect one key for its stability limit, the value beyond which networks stop learning, in each cell of a grid.
+
+Stored runs of any sweep are reused. Default ranges and resolutions:
+
+""" + "\n\n".join(f"{name}: {row}" for name, row in EDGE_AXES.items())
 
 
 def _first_plan(search: Search, options: Options) -> tuple[Mapping[str, RunRecord], Plan]:
@@ -173,6 +162,19 @@ def _execute(search: Search, plan: Plan, stored: Mapping[str, RunRecord], option
 
 
 def _write(store: Store, search: Search, records: Mapping[str, RunRecord]) -> None:
-    from normexp.report.edge_report import write
+    """Write edge.md, edge.csv and the figure with its data. Raises StorageError."""
+    from normexp.analysis import edge_tables as views
+    from normexp.analysis import frames
+    from normexp.plots.edges import draw
+    from normexp.plots.style import render
+    from normexp.report.markdown import escape, table_text
+    from normexp.report.report import write_figure
 
-    write(store, search, records)
+    question, edges = search.question, search.edges(records)
+    limits = views.table(question, edges)
+    sentences = (views.conclusion(question, edges), views.cost(search, records), limits.title)
+    parts = [f"# {escape(search.title)}", *map(escape, sentences), table_text(limits), escape(limits.note)]
+    store.write_derived("edge.md", "\n\n".join(parts) + "\n")
+    store.write_derived("edge.csv", frames.to_csv(views.borders_frame(edges)))
+    images = render(draw(search.title, question, edges), dpi=180)
+    write_figure(store, "edge", images, views.shares_frame(question, edges))

@@ -26,6 +26,10 @@ WORKERS = {"workers", "num_workers", "n_jobs", "processes", "threads", "cpus"}
 """Names that other programs use for --jobs."""
 
 
+RUN_KEYS = "Run keys"
+"""The panel of options that set a config key."""
+
+
 class Panel(StrEnum):
     """Groups of `normexp --help`, in order. A module of this package with a `PANEL` is a command."""
 
@@ -116,7 +120,7 @@ Plugins = Annotated[
     list[Path] | None,
     typer.Option(
         "--plugin",
-        help="Python file that defines norms or schemes; repeatable.",
+        help="Python file that defines norms, schemes or calculations; repeatable.",
         is_eager=True,
         callback=_add_plugins,
     ),

@@ -12,11 +12,24 @@ from normexp.commands import options as common
 PANEL = common.Panel.PAPER
 
 
+def _list_kinds(kind: str | None) -> str | None:
+    if kind == "list":
+        from normexp.plots.kinds import KINDS
+
+        typer.echo("\n".join(f"{name}: {row.help}" for name, row in KINDS.items()))
+        raise typer.Exit
+    return kind
+
+
 def command(
     folder: Annotated[Path, typer.Argument(help="The folder of a sweep, finished or not.")],
     kind: Annotated[
         str | None,
-        typer.Option(help="curves, sensitivity, map, depth, signal or speed; default: the figures of the report."),
+        typer.Option(
+            help="Kind of figure; `list` shows all kinds; default: the figures of the report.",
+            is_eager=True,
+            callback=_list_kinds,
+        ),
     ] = None,
     x: Annotated[str | None, typer.Option("--x", metavar="AXIS", help="Axis along x.")] = None,
     y: Annotated[

@@ -52,6 +52,7 @@ def command(
     plugin: common.Plugins = None,
 ) -> None:
     """Run the missing runs of a grid, then write its tables, figures and summary."""
+    given = locals()
     from normexp.config import grid
     from normexp.config import sweep_file as configs
     from normexp.config.plan import parse_shard
@@ -63,21 +64,7 @@ def command(
     plan = plan.part(parsed_shard) if parsed_shard else plan
     for warning in plan.warnings:
         say(f"warning: {warning}")
-    options = Options(
-        out=out,
-        jobs=jobs,
-        executor=executor,
-        scheduler=scheduler,
-        timeout_seconds=timeout,
-        force=force,
-        retry_failed=retry_failed,
-        rerun_outdated=rerun_outdated,
-        fail_fast=fail_fast,
-        save_weights=save_weights,
-        autograd=autograd,
-        only=tuple(only or ()),
-        argv=tuple(sys.argv),
-    )
+    options = Options.of(given, timeout_seconds=timeout, argv=sys.argv)
     if dry_run:
         show_dry_run(plan, options)
         return

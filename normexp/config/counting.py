@@ -136,23 +136,16 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
-    """The numbers of points, runs, points that share a run with an earlier point, and excluded points.
+    """The numbers of points, runs, duplicates (points that share a run with an earlier one), and excluded points.
 
-    If `exact` is false, `runs` is an upper bound, and `redundant` and `excluded` are 0.
+    If `exact` is false, `runs` is an upper bound, and `duplicates` and `excluded` are 0.
     """
 
     points: int
     runs: int
-    redundant: int
+    duplicates: int
     excluded: int
     exact: bool
-
-    def __str__(self) -> str:
-        """Return the counts in words: `20 points, 15 runs, 5 redundant`."""
-        if not self.exact:
-            return f"{self.points} points, at most {self.runs} runs"
-        parts = [f"{self.points} points", f"{self.runs} runs", f"{self.redundant} redundant"]
-        return ", ".join([*parts, f"{self.excluded} excluded"] if self.excluded else parts)
 
 
 def count(groups: Sequence[Group], structures: Structures) -> Count:
@@ -164,15 +157,15 @@ def count(groups: Sequence[Group], structures: Structures) -> Count:
     points = sum(group.size for group in groups)
     bound = sum(math.prod(_length(axes) for axes in _split(group)[0]) for group in groups)
     if points > EXACT_POINTS or bound > EXACT_STRUCTURES:
-        return Count(points=points, runs=points, redundant=0, excluded=0, exact=False)
+        return Count(points=points, runs=points, duplicates=0, excluded=0, exact=False)
     coder = _Coder(groups)
     if coder.span * (bound + 1) >= 2**63:
-        return Count(points=points, runs=points, redundant=0, excluded=0, exact=False)
+        return Count(points=points, runs=points, duplicates=0, excluded=0, exact=False)
     kept = [part for group in groups for part in coder.codes(group, structures)]
     structures.fail_on_clashes()
     left = sum(part.size for part in kept)
     runs = int(np.unique(np.concatenate(kept)).size) if kept else 0
-    return Count(points=points, runs=runs, redundant=left - runs, excluded=points - left, exact=True)
+    return Count(points=points, runs=runs, duplicates=left - runs, excluded=points - left, exact=True)
 
 
 def clashes(groups: Sequence[Group], structures: Structures) -> list[str]:

@@ -1,9 +1,9 @@
-"""Norms and schemes from a user's Python file.
+"""Norms, schemes and calculations from a user's Python file.
 
-A plugin is a file with a table NORMS (name to `normexp.schemes.Norm`, with `make`), a table SCHEMES (name to
-`normexp.schemes.Scheme`), or both. Its text is sent to every worker, and its hash is part of the id of each run that
-uses one of its rows; modules that it imports are not. A plugin can run arbitrary code, so only files that the user
-names are loaded.
+A plugin is a file with one or more tables: NORMS (name to `normexp.schemes.Norm`, with `make`), SCHEMES (name to
+`normexp.schemes.Scheme`) and CALCULATIONS (name to function, for the claims files of the user). Its text is sent to
+every worker, and its hash is part of the id of each run that uses one of its norms or schemes; modules that it imports
+are not. A plugin can run arbitrary code, so only files that the user names are loaded.
 """
 
 from __future__ import annotations
@@ -58,6 +58,12 @@ FORMER_MODULES = {
 }
 """Former names of modules that plugins import. Stored plugins keep their text, since run ids contain its hash."""
 
+CALCULATIONS: Registry[Callable[..., Any]] = Registry("calculation", {})
+"""The calculations of plugins. Each is called with a seed, and with the printed figures if it has a parameter for them.
+
+It returns a `normexp.claims.claim.Finding`.
+"""
+
 _loaded: dict[str, Plugin] = {}
 
 
@@ -96,20 +102,17 @@ def add(plugin: Plugin) -> None:
         sys.modules.pop(module.__name__, None)
         raise
     for table, name, row in rows:
-        table.add(name, row, plugin.digest)
+        table.rows.add(name, row, plugin.digest)
     _loaded[plugin.digest] = plugin
 
 
-def _checked_rows(plugin: Plugin, module: types.ModuleType) -> list[tuple[Registry[Any], str, Any]]:
+def _checked_rows(plugin: Plugin, module: types.ModuleType) -> list[tuple[_Table, str, Any]]:
     """Run the file and return table, name and row of all that it adds. Raises UserError if something is invalid."""
     _run(plugin, module)
-    rows: list[tuple[Registry[Any], str, Any]] = [
-        (table, name, row)
-        for table, kind, attribute in ((NORMS, Norm, "NORMS"), (SCHEMES, Scheme, "SCHEMES"))
-        for name, row in _rows(plugin, module, attribute, kind)
-    ]
+    rows = [(table, name, row) for table in TABLES for name, row in _rows(plugin, module, table)]
     if not rows:
-        raise UserError(f"{plugin.path}: adds nothing: write NORMS = {{...}} or SCHEMES = {{...}} at its top level")
+        names = " or ".join(f"{table.attribute} = {{...}}" for table in TABLES)
+        raise UserError(f"{plugin.path}: adds nothing: write {names} at its top level")
     complaints = [fault for table, name, row in rows for fault in _faults(plugin, table, name, row)]
     if complaints:
         raise UserError(*(f"{plugin.path}: {complaint}" for complaint in complaints))
@@ -125,9 +128,14 @@ def using(plugin: Plugin) -> Iterator[None]:
         yield
     finally:
         if not known:
-            for table in (NORMS, SCHEMES):
-                table.remove(plugin.digest)
-            del _loaded[plugin.digest]
+            remove(plugin)
+
+
+def remove(plugin: Plugin) -> None:
+    """Remove an added plugin's rows."""
+    for table in TABLES:
+        table.rows.remove(plugin.digest)
+    del _loaded[plugin.digest]
 
 
 def _run(plugin: Plugin, module: types.ModuleType) -> None:
@@ -155,32 +163,30 @@ def blamed(fault: BaseException) -> str:
     return next((_located(p, fault) for p in loaded() if any(frame.filename == p.path for frame in frames)), "")
 
 
-def _rows(plugin: Plugin, module: types.ModuleType, attribute: str, kind: type) -> Iterator[tuple[str, Any]]:
-    table = getattr(module, attribute, {})
-    if not isinstance(table, Mapping):
-        raise UserError(f"{plugin.path}: {attribute} is not a dict of names to rows")
-    for name, row in table.items():
-        if not isinstance(row, kind):
-            wanted = f"normexp.schemes.{kind.__name__}"
-            raise UserError(f"{plugin.path}: {attribute}[{name!r}] is a {type(row).__name__}: write {wanted}(...)")
+def _rows(plugin: Plugin, module: types.ModuleType, table: _Table) -> Iterator[tuple[str, Any]]:
+    rows = getattr(module, table.attribute, {})
+    if not isinstance(rows, Mapping):
+        raise UserError(f"{plugin.path}: {table.attribute} is not a dict of names to rows")
+    for name, row in rows.items():
+        if not table.is_row(row):
+            found = f"{table.attribute}[{name!r}] is a {type(row).__name__}"
+            raise UserError(f"{plugin.path}: {found}: write {table.write}")
         yield str(name), row
 
 
-def _faults(plugin: Plugin, table: Registry[Any], name: str, row: Any) -> Iterator[str]:
-    checks: list[Callable[[], None]] = [lambda: table.check(name, plugin.digest)]
-    checks.append((lambda: _try_scheme(row)) if isinstance(row, Scheme) else (lambda: _try_norm(row)))
-    for check in checks:
+def _faults(plugin: Plugin, table: _Table, name: str, row: Any) -> Iterator[str]:
+    for check in (lambda: table.rows.check(name, plugin.digest), lambda: table.check(row)):
         try:
             check()
         except ValueError as fault:
-            yield f"{table.noun} {name!r}: {fault}"
+            yield f"{table.rows.noun} {name!r}: {fault}"
         except (Exception, SystemExit) as fault:
-            yield f"{table.noun} {name!r}: {_located(plugin, fault)}"
+            yield f"{table.rows.noun} {name!r}: {_located(plugin, fault)}"
 
 
-def _check_call(name: str, function: Any, *parameters: str) -> None:
-    """Raise ValueError if a function cannot be called with these positional parameters."""
-    wanted = f"write lambda {', '.join(parameters)}: ..."
+def _check_call(name: str, function: Any, *parameters: str, form: str = "lambda {}: ...") -> None:
+    """Raise ValueError if a function cannot be called with these positional parameters; `form` is the advice."""
+    wanted = f"write {form.format(', '.join(parameters))}"
     if not callable(function):
         raise ValueError(f"{name} is {function!r}, which is not callable: {wanted}")
     try:
@@ -238,9 +244,43 @@ def _try_scheme(row: Scheme) -> None:
                     raise ValueError(f"{constant} is {value!r} at {site}: write a finite number")
 
 
+def _try_calculation(row: Callable[..., Any]) -> None:
+    parameters = ("seed", "figures") if takes_figures(row) else ("seed",)
+    _check_call("the function", row, *parameters, form="def name({}): ...")
+    if not (row.__doc__ or "").strip():
+        raise ValueError("the function has no docstring: write one whose first line says when the calculation holds")
+
+
+def takes_figures(calculation: Callable[..., Any]) -> bool:
+    """Return whether the function of a calculation has a parameter `figures`."""
+    try:
+        return "figures" in inspect.signature(calculation).parameters
+    except (TypeError, ValueError):  # some C functions have no signature
+        return False
+
+
 def _check_keys(keys: Iterable[str], known: Iterable[str]) -> None:
     if isinstance(keys, str):
         raise ValueError(f"keys is the text {keys!r}: write frozenset({{{keys!r}}})")
     unknown = sorted(set(keys) - set(known))
     if unknown:
         raise ValueError(f"unknown keys {', '.join(map(str, unknown))}: it may read {', '.join(known)}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A table that plugins add rows to: the name of its attribute, what a row is, and the check of a row."""
+
+    rows: Registry[Any]
+    attribute: str
+    is_row: Callable[[Any], bool]
+    write: str
+    check: Callable[[Any], None]
+
+
+TABLES = (
+    _Table(NORMS, "NORMS", lambda row: isinstance(row, Norm), "normexp.schemes.Norm(...)", _try_norm),
+    _Table(SCHEMES, "SCHEMES", lambda row: isinstance(row, Scheme), "normexp.schemes.Scheme(...)", _try_scheme),
+    _Table(CALCULATIONS, "CALCULATIONS", callable, "a function of a seed", _try_calculation),
+)
+"""The tables of plugins."""

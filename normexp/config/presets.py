@@ -1,4 +1,4 @@
-"""The three settings in which each question is asked: the keys that differ from the defaults."""
+"""The three settings in which each question is asked, and the axes along which stability limits are searched."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from normexp.schemes.network_config import Value
+
+Number = int | float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,3 +48,33 @@ _WRITTEN = Setting(
 
 SETTINGS: Mapping[str, Setting] = MappingProxyType({row.word: row for row in (_TRANSFORMER, _DESCRIBED, _WRITTEN)})
 """The settings by their name on the command line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeAxis:
+    """The default search range of an axis: from `low` to `high`, until a bracket is within `resolution`.
+
+    `high` None stands for the number of steps of the shortest run. For whole numbers the resolution is a difference,
+    otherwise a ratio. `least` is the lowest allowed value.
+    """
+
+    low: Number
+    high: Number | None
+    resolution: Number
+    whole: bool = False
+    least: Number = 0
+
+    def __str__(self) -> str:
+        high = "the number of steps" if self.high is None else f"{self.high:g}"
+        return f"{self.low:g} to {high}, {'difference' if self.whole else 'ratio'} {self.resolution:g}"
+
+
+EDGE_AXES: Mapping[str, EdgeAxis] = MappingProxyType(
+    {
+        "lr": EdgeAxis(low=1e-5, high=1.0, resolution=1.5),
+        "init_gain": EdgeAxis(low=0.1, high=10.0, resolution=1.25),
+        "depth": EdgeAxis(low=1, high=64, resolution=2, whole=True, least=1),
+        "warmup": EdgeAxis(low=0, high=None, resolution=20, whole=True),
+    }
+)
+"""The keys that `normexp edge` can bisect."""

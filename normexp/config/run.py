@@ -32,9 +32,25 @@ from normexp.schemes.network_config import Value
 from normexp.schemes.norms import NORMS
 from normexp.schemes.schemes import SCHEMES, first_like
 
-MIXERS = ("attention", "mean", "linear")
-TASKS = ("markov", "lookups")
-QK_NORMS = ("none", "rms", "ln", "full", "l2")
+MIXERS = {
+    "attention": "causal",
+    "mean": "causal running mean, then a matrix",
+    "linear": "a matrix on each token",
+}
+"""Token mixers with their meaning."""
+TASKS = {
+    "markov": "each context token contributes separately",
+    "lookups": "a chain of table lookups",
+}
+"""Sources of tokens with their meaning."""
+QK_NORMS = {
+    "none": "",
+    "rms": "per head, with one gain for all heads",
+    "ln": "the same",
+    "full": "rms over all heads together",
+    "l2": "unit length per head, with a learned scale on the logits",
+}
+"""Norms on queries and keys with their meaning."""
 DTYPES = ("float32", "bfloat16", "float16")
 MAX_COUNT = 10**9
 """Maximum value of a key that is a count."""
@@ -50,13 +66,15 @@ def _key(default: Value, help: str, **rest: Any) -> Any:
     rest.setdefault("neutral", default)
     if type(default) is int:
         rest.setdefault("high", MAX_COUNT)
-    choices = rest.pop("choices", None)
-    if isinstance(choices, tuple):
-        rest["choices"] = lambda: choices
-    elif choices is not None:
-        rest["choices"] = choices
+    choices = rest.get("choices")
+    if isinstance(choices, tuple | dict):
+        rest["choices"] = lambda: tuple(choices)
     key = Key(kind=type(default), default=default, help=help, **rest)
     return dataclasses.field(default=default, metadata={"key": key})
+
+
+def _meanings(values: Mapping[str, str]) -> str:
+    return "; ".join(f"{value}: {meaning}" for value, meaning in values.items() if meaning)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,15 +119,14 @@ class RunConfig:
     )
     mixer: str = _key(
         "attention",
-        "token mixer. attention: causal; mean: causal running mean, then a matrix; linear: a matrix on each token",
+        f"token mixer. {_meanings(MIXERS)}",
         choices=MIXERS,
         interacting=True,
         **BLOCKS,
     )
     qk_norm: str = _key(
         "none",
-        "norm on queries and keys. rms, ln: per head, with one gain for all heads; full: rms over all heads together; "
-        "l2: unit length per head, with a learned scale on the logits",
+        f"norm on queries and keys. {_meanings(QK_NORMS)}",
         choices=QK_NORMS,
         interacting=True,
         **ATTENTION,
@@ -145,7 +162,7 @@ class RunConfig:
     )
     task: str = _key(
         "markov",
-        "source of the tokens. markov: each context token contributes separately; lookups: a chain of table lookups",
+        f"source of the tokens. {_meanings(TASKS)}",
         choices=TASKS,
     )
     order: int = _key(2, "context tokens that the source depends on; less than seq_len", low=1, interacting=True)

@@ -1,5 +1,5 @@
 """Compute the data of figures, and draw them."""
 
-from normexp.execution.home import redirect_matplotlib
+from normexp.execution.machine import redirect_matplotlib
 
 redirect_matplotlib()

@@ -151,9 +151,9 @@ def _configuration(report: Report) -> Iterator[Block]:
     texts = {axis: list(dict.fromkeys(value_labels.text(axis, p.values[axis]) for p in plan.points)) for axis in axes}
     if axes:
         yield Points(tuple(_values(values) for values in texts.values()), leads=tuple(f"{axis}:" for axis in axes))
-    redundant = len(plan.points) - len(plan.configs)
-    duplicates = f", {redundant} of them duplicates of another," if redundant else ""
-    yield Paragraph(f"{points}{duplicates} with {runs} in total.")
+    duplicates = len(plan.points) - len(plan.configs)
+    of_them = f", {duplicates} of them duplicates of another," if duplicates else ""
+    yield Paragraph(f"{points}{of_them} with {runs} in total.")
     if shared := _shared(plan):
         yield Paragraph(f"All runs: {values_text(shared)}; all other keys at their defaults.")
 

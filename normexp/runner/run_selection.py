@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from normexp.config.plan import Plan, selected
 from normexp.config.run import RunConfig
@@ -35,6 +37,18 @@ class Options:
     only: tuple[str, ...] = ()
     beside: tuple[Path, ...] = ()
     argv: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, Any], **more: Any) -> Options:
+        """Return options from the parameters of a command or function that have the names of fields; ignore the rest.
+
+        `only` and `argv` may be any sequence, or None for the default, and `only` a single text.
+        """
+        names = {field.name for field in dataclasses.fields(cls)}
+        values = {name: value for name, value in parameters.items() if name in names} | more
+        only = values.get("only") or ()
+        texts = {"only": (only,) if isinstance(only, str) else tuple(only), "argv": tuple(values.get("argv") or ())}
+        return cls(**values | texts | {"out": Path(values["out"])})
 
 
 @dataclass

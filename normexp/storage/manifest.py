@@ -31,7 +31,7 @@ def git_commit() -> str | None:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPoint:
-    """A point of a plan, with a run id in place of the config."""
+    """A `Point` as stored: it has a run id in place of the config, since several points may share a run."""
 
     label: str
     values: Mapping[str, Value]
@@ -40,7 +40,7 @@ class StoredPoint:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """The contents of manifest.json as stored, with unchecked configs.
+    """A `Plan` as stored: its configs are unchecked, so that folders of other versions and plugins can be listed.
 
     The manifest of a shard describes the complete sweep, and `shard` says which part of it the folder contains.
     """

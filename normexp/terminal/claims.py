@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from normexp.analysis.tables import TextTable
-from normexp.claims.calculations import COMPUTED
+from normexp.claims.calculations import calculations
 from normexp.claims.checks import CHECKS
 from normexp.claims.claim import ClaimFile, Finding, Kind, Verdict, Word
 from normexp.claims.measures import MEASURES, OF_ROW
@@ -134,7 +134,7 @@ def vocabulary() -> RenderableType:
     )
     takes = tuple(dict.fromkeys((part, str(kind)) for row in CHECKS.values() for part, kind in row.takes.items()))
     measures = tuple((name, measure.help) for name, measure in MEASURES.items())
-    computed = tuple((name, _figures(row.figures), row.help) for name, row in COMPUTED.items())
+    computed = tuple((name, _figures(row.figures), row.help) for name, row in calculations().items())
     tables = (
         TextTable(title="Checks of stored runs", header=("check", "parameters", "holds if"), rows=checks),
         TextTable(title="Parameters of checks", header=("parameter", "value"), rows=takes),

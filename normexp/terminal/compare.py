@@ -9,10 +9,9 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 
-from normexp.analysis.comparison import CellDifference, Change, Comparison, Differing
+from normexp.analysis.comparison import CellDifference, Change, Comparison, Differing, Pair, Values
 from normexp.analysis.differences import first_difference
 from normexp.analysis.frames import PENDING
-from normexp.analysis.pairing import Pair, Values
 from normexp.analysis.tables import TextTable, cell_text, joined_text, joined_values
 from normexp.config.labels import Labels, loss_text, plural
 from normexp.config.plan import SEED, Point

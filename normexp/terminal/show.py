@@ -76,7 +76,7 @@ def show_dry_run(plan: Plan, options: Options) -> None:
     jobs = workers_to_count_on(options.jobs, options.scheduler)
     seconds, basis = sampling.seconds(work.todo, index.records(options.out).values(), options, losses)
     show(
-        f"{plan.name}: {plural(points, 'config')}, {plural(runs, 'run')}, {points - runs} duplicates",
+        f"{plan.name}: {plural(points, 'config')}, {plural(runs, 'run')}, {plural(points - runs, 'duplicate')}",
         *excluded_lines(plan.excluded),
         *([shards.share(plan)] if plan.shard else []),
         f"{ended_text(work.done, work.failed)}, {len(work.reusable)} in other sweeps, {len(work.todo)} to do{again}",

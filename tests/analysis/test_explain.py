@@ -59,9 +59,9 @@ class TestStory:
         monkeypatch.setattr("normexp.terminal.console.output", lambda: screen)
         explain(SICK.run_id, out=tmp_path)
         assert isinstance(screen.file, io.StringIO)
-        told, path = screen.file.getvalue().split("  stored in: ")
-        assert max(map(len, told.splitlines())) <= 60
-        assert told.split() == "\n".join(story(SICK, [])).split()
+        text_of_run, path = screen.file.getvalue().split("  stored in: ")
+        assert max(map(len, text_of_run.splitlines())) <= 60
+        assert text_of_run.split() == "\n".join(story(SICK, [])).split()
         assert path.startswith(f"{store.folder / 'runs' / SICK.run_id}\n")
 
 

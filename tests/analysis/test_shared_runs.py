@@ -6,17 +6,17 @@ Without a norm, Pre and Post are the same network: six points with three seeds a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from io import StringIO
 
 import pandas as pd
 import pytest
 import records as made
+from printed import printed
 
 from normexp.analysis import comparison, edge_tables, frames
 from normexp.analysis.cells import summarize
+from normexp.analysis.comparison import Side, halves, side
 from normexp.analysis.conclusions import conclusion
 from normexp.analysis.edge_search import Search
-from normexp.analysis.pairing import Side, halves, side
 from normexp.analysis.stability_edges import Finding, ask
 from normexp.analysis.tables import pivot
 from normexp.claims import checks
@@ -25,7 +25,6 @@ from normexp.config.plan import Pivot, Plan
 from normexp.records.record import RunRecord
 from normexp.report.claims_report import Sheet, missing
 from normexp.terminal import compare as view
-from normexp.terminal.console import output
 
 AXES = {"position": ["pre", "post"], "norm": ["ln", "none"], "seed": [0, 1, 2]}
 PRE, NONE, POST = ["1.90", "1.92", "1.97"], ["3.0", "3.1", "nan@7"], ["2.2", "2.3", "plateau"]
@@ -37,8 +36,7 @@ def plan(name: str = "one", **base: object) -> Plan:
 
 
 def ended(plan: Plan, ends: Sequence[str] = (*PRE, *NONE, *POST)) -> dict[str, RunRecord]:
-    found = {run_id: made.end(config, how) for (run_id, config), how in zip(plan.configs.items(), ends, strict=True)}
-    return {run_id: record for run_id, record in found.items() if record is not None}
+    return made.ended(plan, ends)
 
 
 def side_of(plan: Plan, ends: Sequence[str] = (*PRE, *NONE, *POST)) -> Side:
@@ -46,9 +44,7 @@ def side_of(plan: Plan, ends: Sequence[str] = (*PRE, *NONE, *POST)) -> Side:
 
 
 def shown(found: comparison.Comparison) -> str:
-    buffer = StringIO()
-    output(buffer).print(view.comparison(found))
-    return buffer.getvalue()
+    return printed(view.comparison(found))
 
 
 class TestCompare:
@@ -117,10 +113,10 @@ class TestTables:
 def frame(plan: Plan, ends: Sequence[str] = (*PRE, *NONE, *POST)) -> pd.DataFrame:
     """As evidence makes it: one row a point, with the values that were asked for."""
     rows = {row["run_id"]: row for row in frames.rows(frames.runs(plan, ended(plan, ends)))}
-    asked = [
+    rows_of_points = [
         {**rows[point.config.run_id], "setting": "", **point.config.to_dict(), **point.values} for point in plan.points
     ]
-    return frames.frame(asked, ["setting", *frames.RUN_COLUMNS])
+    return frames.frame(rows_of_points, ["setting", *frames.RUN_COLUMNS])
 
 
 class TestClaims:

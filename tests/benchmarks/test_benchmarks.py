@@ -109,8 +109,8 @@ def test_norm_section_trains_each_point() -> None:
     """Without a norm, too, the grid has no two points that are one network: normexp would train that once."""
     for norm, mixer in itertools.product(NORMS, MIXERS):
         grid = calm(norm, mixer, 3, fused=False)
-        made = plan(parse(grid.file_text(OURS), origin="grid.yaml"))
-        assert len(made.configs) == grid.points == 4
+        planned = plan(parse(grid.file_text(OURS), origin="grid.yaml"))
+        assert len(planned.configs) == grid.points == 4
 
 
 @pytest.mark.slow

@@ -54,7 +54,7 @@ def rows(out: tuple[Path, str]) -> list[Timing]:
     return from_csv((out[0] / "bench.csv").read_text("utf-8"))
 
 
-def made(**seconds: list[float]) -> Rounds:
+def rounds_of(**seconds: list[float]) -> Rounds:
     return Rounds(part=STEP, where="x", threads=1, seconds=seconds, parameters=dict.fromkeys(seconds, 1))
 
 
@@ -90,7 +90,9 @@ class TestRows:
 
     def test_ratios_and_shares_are_taken_within_a_round(self) -> None:
         """A machine ten times slower in one round: the ratio is the same in all, unlike the times."""
-        ln, rms, none = timings(made(ln=[1.0, 10.0, 1.0], rms=[2.0, 20.0, 2.0], none=[0.5, 5.0, 0.5]), "ln", "none")
+        ln, rms, none = timings(
+            rounds_of(ln=[1.0, 10.0, 1.0], rms=[2.0, 20.0, 2.0], none=[0.5, 5.0, 0.5]), "ln", "none"
+        )
         assert (rms.ratio_p10, rms.ratio, rms.ratio_p90) == (2, 2, 2)
         assert (rms.median_us, rms.p90_us) == (pytest.approx(2e6), pytest.approx(16.4e6))
         assert (ln.share, rms.share_p10, none.ratio) == (0.5, 0.75, 0.5)
@@ -163,7 +165,7 @@ class TestShown:
         assert "load:" in out[1]
 
     def test_numbers_in_cells(self) -> None:
-        ln, none = timings(made(ln=[20e-3] * 3, none=[1.5e-3] * 3), "ln", "none")
+        ln, none = timings(rounds_of(ln=[20e-3] * 3, none=[1.5e-3] * 3), "ln", "none")
         (table,) = view.bench_tables([ln, none])
         assert table.rows == (
             ("ln", "20.0 ms (20.0–20.0)", "1.00 (1.00–1.00)", "92.5% (92.5% to 92.5%)", "1"),

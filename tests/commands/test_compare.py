@@ -14,32 +14,29 @@ import golden_texts
 import pytest
 import records
 from commandline import invoke
+from printed import printed
 from scipy import stats
+from stored import saved
 
 from normexp.analysis import comparison
-from normexp.analysis.pairing import Side, halves, side
-from normexp.config.plan import Plan
+from normexp.analysis.comparison import Side, halves, side
 from normexp.errors import UserError
 from normexp.records.record import Losses
-from normexp.storage.store import Store
 from normexp.terminal import compare
 
 SEEDS = [0, 1, 2]
 
 
-def made(name: str, ends: Sequence[str], axes: Mapping[str, Sequence[Any]], **base: Any) -> Side:
+def side_of(name: str, ends: Sequence[str], axes: Mapping[str, Sequence[Any]], **base: Any) -> Side:
     """Return a sweep whose runs ended as listed in `ends`."""
     plan = records.plan(axes, name=name, **base)
-    return side(name, name, plan, ended(plan, ends))
+    return side(name, name, plan, records.ended(plan, ends))
 
 
-def ended(plan: Plan, ends: Sequence[str]) -> dict[str, Any]:
-    found = {run_id: records.end(config, how) for (run_id, config), how in zip(plan.configs.items(), ends, strict=True)}
-    return {run_id: record for run_id, record in found.items() if record is not None}
-
-
-LN = made("ln", ["1.90", "1.92", "1.97", "2.20", "2.25", "nan@12"], {"lr": [1e-3, 1e-2], "seed": SEEDS}, norm="ln")
-RMS = made("rms", ["1.80", "1.85", "1.84", "2.10", "pending", "2.0"], {"lr": [1e-3, 1e-2], "seed": SEEDS}, norm="rms")
+LN = side_of("ln", ["1.90", "1.92", "1.97", "2.20", "2.25", "nan@12"], {"lr": [1e-3, 1e-2], "seed": SEEDS}, norm="ln")
+RMS = side_of(
+    "rms", ["1.80", "1.85", "1.84", "2.10", "pending", "2.0"], {"lr": [1e-3, 1e-2], "seed": SEEDS}, norm="rms"
+)
 
 
 def test_differences_are_paired_over_seeds_with_a_t_interval() -> None:
@@ -84,8 +81,8 @@ def test_keys_that_differ_are_those_whose_values_do() -> None:
 
 
 def test_an_axis_without_a_common_value_is_replaced_and_a_common_one_matched() -> None:
-    a = made("a", ["2.0"] * 4, {"norm": ["ln", "rms"], "lr": [1e-3, 1e-2]})
-    b = made("b", ["1.9"] * 2, {"norm": ["none"], "lr": [1e-3, 3e-3]})
+    a = side_of("a", ["2.0"] * 4, {"norm": ["ln", "rms"], "lr": [1e-3, 1e-2]})
+    b = side_of("b", ["1.9"] * 2, {"norm": ["none"], "lr": [1e-3, 3e-3]})
     found = comparison.compare(a, b)
     assert (found.pairing.replaced, found.pairing.matched) == (("norm",), ("label", "lr", "seed"))
     assert [(cell.before["norm"], cell.after["norm"], cell.where["lr"]) for cell in found.cells] == [
@@ -99,8 +96,8 @@ def test_an_axis_without_a_common_value_is_replaced_and_a_common_one_matched() -
 
 
 def test_seeds_are_never_replaced() -> None:
-    a = made("a", ["2.0"] * 2, {"seed": [0, 1]})
-    b = made("b", ["2.0"] * 2, {"seed": [2, 3]}, norm="rms")
+    a = side_of("a", ["2.0"] * 2, {"seed": [0, 1]})
+    b = side_of("b", ["2.0"] * 2, {"seed": [2, 3]}, norm="rms")
     found = comparison.compare(a, b)
     assert found.cells == ()
     assert "Nothing to pair" in shown(found)
@@ -120,7 +117,7 @@ def test_losses_of_two_tasks_are_not_subtracted() -> None:
 
 
 class TestAlong:
-    WHOLE = made("w", ["2.0", "4.065", "1.9", "nan@3"], {"position": ["pre", "post"], "lr": [1e-3, 1e-2]})
+    WHOLE = side_of("w", ["2.0", "4.065", "1.9", "nan@3"], {"position": ["pre", "post"], "lr": [1e-3, 1e-2]})
 
     def test_one_key_within_a_sweep(self) -> None:
         found = comparison.compare(*halves(self.WHOLE, "position=pre,post"))
@@ -128,13 +125,13 @@ class TestAlong:
         assert {(change.a, change.b) for change in found.changes} == {("learned", "learned"), ("plateau", "nonfinite")}
 
     def test_points_of_one_run_are_the_same(self) -> None:
-        whole = made("w", ["2.0"], {"position": ["pre", "post"]}, norm="none")
+        whole = side_of("w", ["2.0"], {"position": ["pre", "post"]}, norm="none")
         found = comparison.compare(*halves(whole, "position=pre,post"))
         assert found.cells[0].same_runs
         assert "the same runs" in shown(found)
 
     def test_one_run_with_other_numbers_is_not_the_same(self) -> None:
-        here, there = made("w", ["2.0", "2.1"], {"seed": [0, 1]}), made("w", ["2.0", "2.4"], {"seed": [0, 1]})
+        here, there = side_of("w", ["2.0", "2.1"], {"seed": [0, 1]}), side_of("w", ["2.0", "2.4"], {"seed": [0, 1]})
         (cell,) = comparison.compare(here, there).cells
         assert not cell.same_runs
         assert cell.mean == pytest.approx(0.15)
@@ -157,13 +154,7 @@ class TestAlong:
 
 
 def shown(found: comparison.Comparison) -> str:
-    from io import StringIO
-
-    from normexp.terminal.console import output
-
-    buffer = StringIO()
-    output(buffer).print(compare.comparison(found))
-    return buffer.getvalue()
+    return printed(compare.comparison(found))
 
 
 class TestRuns:
@@ -207,11 +198,7 @@ class TestCommand:
     @pytest.fixture
     def out(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for name, norm, ends in (("ln", "ln", ["2.0", "nan@5"]), ("rms", "rms", ["inf@3", "1.9"])):
-            plan = records.plan({"lr": [1e-3, 1e-2]}, name=name, norm=norm)
-            store = Store(tmp_path / "results" / name)
-            store.begin(plan, [], force=False)
-            for record in ended(plan, ends).values():
-                store.write(record)
+            saved(tmp_path / "results", records.plan({"lr": [1e-3, 1e-2]}, name=name, norm=norm), ends)
         monkeypatch.chdir(tmp_path)
         return tmp_path
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import records
 import typer
+from stored import saved
 
 from normexp.commands import completion
 from normexp.commands.app import app
 from normexp.config.run import KEYS
 from normexp.schemes.schemes import SCHEMES
-from normexp.storage.store import Store
 
 ROOT = typer.main.get_command(app)
 
@@ -32,10 +32,7 @@ def after(typed: str) -> list[str]:
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Store a sweep `ours` of two runs under results/ and return their ids."""
     plan = records.plan({"lr": [1e-3, 1e-2]}, name="ours")
-    store = Store(tmp_path / "results" / "ours")
-    store.begin(plan, [], force=False)
-    for config in plan.configs.values():
-        store.write(records.done(config, 2.0))
+    saved(tmp_path / "results", plan, ["2.0", "2.0"])
     monkeypatch.chdir(tmp_path)
     return sorted(plan.configs)
 

@@ -11,9 +11,10 @@ from commandline import invoke
 from edgesweep import BASE, CELLS
 
 from normexp.analysis.edge_search import Search
-from normexp.analysis.stability_edges import AXES, ask
+from normexp.analysis.stability_edges import ask
 from normexp.commands import edge as command
 from normexp.config import sweep_file
+from normexp.config.presets import EDGE_AXES
 from normexp.errors import UserError
 from normexp.storage.store import Store
 
@@ -102,10 +103,7 @@ def test_real_runs_from_the_command_line(tmp_path: Path) -> None:
     assert " lr:" in Store(folder).read_plan().title
 
 
-def test_the_default_ranges_are_valid_and_named_in_the_help() -> None:
-    text = " ".join((command.command.__doc__ or "").split())
-    for axis, row in AXES.items():
-        assert axis in text
-        assert [number for number in re.findall(r"\d[\d.e-]*", str(row)) if number not in text] == []
+def test_the_default_ranges_are_valid() -> None:
+    for axis in EDGE_AXES:
         span = ask(sweep_file.parse(CELLS.replace("steps: 5", "steps: 500"), origin="a"), axis).span
         assert span.most_values < span.grid_values

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import records
 from commandline import invoke
+from stored import saved
 
 from normexp.storage import packs
-from normexp.storage.store import PACK, Store
+from normexp.storage.store import PACK
 
 CLAIMS = """
 name: few
@@ -50,12 +51,7 @@ def test_list(tmp_path: Path) -> None:
     empty = {"schema": 1, "out": str(tmp_path), "sweeps": [], "packed": [], "more_in": []}
     assert read("list", "--out", tmp_path) == (0, empty)
     plan = records.plan({"lr": [1e-3, 1e-2, 0.1]}, name="größe")
-    store = Store(tmp_path / "größe")
-    store.begin(plan, [], force=False)
-    for config, how in zip(plan.configs.values(), ["2.0", "nan@3"], strict=False):
-        record = records.end(config, how)
-        assert record is not None
-        store.write(record)
+    store = saved(tmp_path, plan, ["2.0", "nan@3", "pending"])
     (tmp_path / "torn").mkdir()
     (tmp_path / "torn" / "manifest.json").write_text("{")
     code, data = read("list", "--out", tmp_path)

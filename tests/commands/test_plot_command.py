@@ -8,18 +8,15 @@ from pathlib import Path
 import pytest
 import records
 from commandline import Done, invoke
+from stored import saved
 
-from normexp.storage.store import Store
+from normexp.plots.kinds import KINDS
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     plan = records.plan({"depth": [2, 4], "lr": [1e-3, 1e-2]}, width=16, name="tiny")
-    store = Store(tmp_path / "tiny")
-    store.begin(plan, [], force=False)
-    for config in plan.configs.values():
-        store.write(records.dead(config, 5) if config.lr > 5e-3 and config.depth == 4 else records.done(config, 1.9))
-    return store.folder
+    return saved(tmp_path, plan, ["1.9", "1.9", "1.9", "nan@5"]).folder
 
 
 def plot(*arguments: object) -> Done:
@@ -83,6 +80,11 @@ def test_the_title_is_replaced_or_left_out(folder: Path) -> None:
         assert "<!-- tiny -->" not in text
         heights[title] = text.split('height="')[1].split('"')[0]
     assert float(heights[""].removesuffix("pt")) < float(heights["Of my own <paper>"].removesuffix("pt"))
+
+
+def test_all_kinds_are_listed() -> None:
+    done = plot("--kind", "list")
+    assert (done.code, [line.split(":")[0] for line in done.out.splitlines()]) == (0, [*KINDS])
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def lines(folder: Path) -> list[dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def probed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Return the folder that the command wrote, and its output."""
     out = tmp_path_factory.mktemp("probe") / "new" / "results"
     output = probe(*MADE, "--out", str(out))
@@ -50,15 +50,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 
 class TestFiles:
-    def test_the_folder_is_named_by_the_overrides(self, made: tuple[Path, str]) -> None:
-        folder, output = made
+    def test_the_folder_is_named_by_the_overrides(self, probed: tuple[Path, str]) -> None:
+        folder, output = probed
         assert folder.name.startswith("probe+")
         assert "position=pre,post" in read(["position=pre,post"], None, None).folder
         assert str(folder) in output
         assert {path.name for path in folder.iterdir()} - {".lock"} == {"probe.csv", "probe.png", "probe.svg"}
 
-    def test_every_network_seed_and_quantity_is_a_line(self, made: tuple[Path, str]) -> None:
-        measured = lines(made[0])
+    def test_every_network_seed_and_quantity_is_a_line(self, probed: tuple[Path, str]) -> None:
+        measured = lines(probed[0])
         assert list(measured[0]) == ["network", "run_id", *KEYS, "layer", "part", "quantity", "value"]
         names = list(dict.fromkeys(line["network"] for line in measured))
         assert names == ["pre, ln", "pre, none", "post, ln", "post, none"]
@@ -68,24 +68,24 @@ class TestFiles:
         values = [(int(m["layer"]), m["part"], m["quantity"], float(m["value"])) for m in mine]
         assert values == [(row.layer, row.part, row.quantity, row.value) for row in inspect(run)]
 
-    def test_equal_networks_keep_their_columns(self, made: tuple[Path, str]) -> None:
+    def test_equal_networks_keep_their_columns(self, probed: tuple[Path, str]) -> None:
         """Without a norm, pre and post are the same network."""
-        measured = [line for line in lines(made[0]) if line["network"].endswith("none")]
+        measured = [line for line in lines(probed[0]) if line["network"].endswith("none")]
         assert {line["position"] for line in measured} == {"pre", "post"}
         values = {name: [x["value"] for x in measured if x["position"] == name] for name in ("pre", "post")}
         assert values["pre"] == values["post"]
         assert len({line["run_id"] for line in measured}) == 2
 
-    def test_again_gives_the_same_bytes(self, made: tuple[Path, str], tmp_path: Path) -> None:
-        folder = made[0]
+    def test_again_gives_the_same_bytes(self, probed: tuple[Path, str], tmp_path: Path) -> None:
+        folder = probed[0]
         probe(*MADE, "--out", str(tmp_path))
         for name in ("probe.csv", "probe.svg", "probe.png"):
             assert (tmp_path / folder.name / name).read_bytes() == (folder / name).read_bytes()
 
 
 class TestTables:
-    def test_show_layers_by_networks(self, made: tuple[Path, str]) -> None:
-        output = made[1]
+    def test_show_layers_by_networks(self, probed: tuple[Path, str]) -> None:
+        output = probed[1]
         assert "depth 2, width 8, hidden 8, heads 2, vocab 8, seq_len 6, batch 4, order 1; seeds 0–1" in output
         assert "Medians over 2 seeds" in output
         table = output[output.index("cosine") :].splitlines()

@@ -32,7 +32,7 @@ FAULTS: list[tuple[str, list[str]]] = [
         "grid: {deph: [4, 8], norm: [rmsnorm], lr: [1e-3]}\nlr: [1e-3]\nbase: {warm-up: 10}\ntrain: {steps: 5}\n",
         [
             "c.yaml:1: grid.deph: | did you mean depth?",
-            "c.yaml:1: grid.norm, value 1 of 1: 'rmsnorm' | ln, rms, bn, dyt, scale, none; did you mean rms?",
+            "c.yaml:1: grid.norm, value 1 of 1: 'rmsnorm' | ln, rms, | , none; did you mean rms?",
             "c.yaml:2: lr: | under base or grid",
             "c.yaml:3: base.warm-up: | did you mean warmup?",
             "c.yaml:4: train: | name, title, base, grid",

@@ -32,7 +32,7 @@ def test_a_huge_grid_is_counted_and_rejected_unbuilt(text: str, points: int, mon
     value = Axis.value
     monkeypatch.setattr(Axis, "value", lambda axis, index: built.append(index) or value(axis, index))
     sweep = sweep_file.parse(text, origin="c.yaml")
-    assert grid.count(sweep) == grid.Count(points=points, runs=points, redundant=0, excluded=0, exact=False)
+    assert grid.count(sweep) == grid.Count(points=points, runs=points, duplicates=0, excluded=0, exact=False)
     with pytest.raises(UserError, match=f"{points} runs .*--max-runs"):
         grid.plan(sweep)
     assert len(built) < 100
@@ -41,11 +41,11 @@ def test_a_huge_grid_is_counted_and_rejected_unbuilt(text: str, points: int, mon
 def test_a_large_grid_is_counted_exactly_with_few_structures(monkeypatch: pytest.MonkeyPatch) -> None:
     settled = []
     settle = counting._settle
-    monkeypatch.setattr(counting, "_settle", lambda *asked: settled.append(1) or settle(*asked))
+    monkeypatch.setattr(counting, "_settle", lambda *points: settled.append(1) or settle(*points))
     count = counted(
         "grid: {norm: [none, ln], position: [pre, post], lr: {logspace: [1e-5, 1, 2500]}, seed: {range: [0, 99, 1]}}"
     )
-    assert count == grid.Count(points=10**6, runs=750_000, redundant=250_000, excluded=0, exact=True)
+    assert count == grid.Count(points=10**6, runs=750_000, duplicates=250_000, excluded=0, exact=True)
     assert len(settled) == 4, "one for each norm and position"
 
 
@@ -97,7 +97,7 @@ TRIED = AXES | {
 @given(groups=st.lists(entries, min_size=1, max_size=3))
 @settings(max_examples=150, deadline=None)
 def test_counts_and_plans_agree_with_brute_force(groups: list[dict[str, Any]]) -> None:
-    asked, excluded, runs = 0, 0, set()
+    points, excluded, runs = 0, 0, set()
     for group in groups:
         group["base"] = {name: value for name, value in group["base"].items() if name not in group["grid"]}
         for values in itertools.product(*group["grid"].values()):
@@ -109,12 +109,12 @@ def test_counts_and_plans_agree_with_brute_force(groups: list[dict[str, Any]]) -
                 all(applies(words, key) and named(run, words, key, value) for key, value in part.items())
                 for part in group["exclude"]
             )
-            asked, excluded = asked + 1, excluded + out
+            points, excluded = points + 1, excluded + out
             if not out:
                 runs.add(same.run_id)
     sweep = sweep_file.parse(yaml.safe_dump({"sweeps": groups}), origin="c.yaml")
     count = grid.count(sweep)
-    assert (count.points, count.excluded, count.runs) == (asked, excluded, len(runs))
-    assert count.redundant == asked - excluded - len(runs)
+    assert (count.points, count.excluded, count.runs) == (points, excluded, len(runs))
+    assert count.duplicates == points - excluded - len(runs)
     if runs:
         assert set(grid.plan(sweep).configs) == runs

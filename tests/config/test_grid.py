@@ -59,13 +59,13 @@ def test_points_that_share_runs_are_limited_too() -> None:
         planned(text, max_runs=99)
 
 
-def test_redundant_points_share_a_run_and_keep_their_values() -> None:
+def test_duplicate_points_share_a_run_and_keep_their_values() -> None:
     plan = planned("grid: {norm: [none, ln], position: [post, pre], warmup: [0, 1]}")
     assert len(plan.points) == 8
     assert len(plan.configs) == 3
     assert shown(plan, "norm", "position", "warmup")[:2] == [("none", "post", 0), ("none", "post", 1)]
     assert {point.config.position for point in plan.points if point.values["norm"] == "none"} == {"pre"}
-    assert counted(plan.source) == grid.Count(points=8, runs=3, redundant=5, excluded=0, exact=True)
+    assert counted(plan.source) == grid.Count(points=8, runs=3, duplicates=5, excluded=0, exact=True)
 
 
 def test_zipped_axes_advance_together_and_come_first() -> None:
@@ -96,9 +96,9 @@ def test_pairs_that_become_equal_by_scaling_are_dropped() -> None:
 def test_a_zip_gives_each_pair_once(pairs: list[tuple[int, float]], widths: list[int]) -> None:
     seeds, rates = zip(*pairs, strict=True)
     plan = planned(yaml.safe_dump({"zip": {"seed": [*seeds], "lr": [*rates]}, "grid": {"width": widths}}))
-    asked = [(*pair, width) for pair in pairs for width in widths]
-    assert shown(plan, "seed", "lr", "width") == list(dict.fromkeys(asked))
-    dropped = len(asked) - len(plan.points)
+    expected = [(*pair, width) for pair in pairs for width in widths]
+    assert shown(plan, "seed", "lr", "width") == list(dict.fromkeys(expected))
+    dropped = len(expected) - len(plan.points)
     assert (f"dropped {dropped} duplicate point{'s' * (dropped > 1)}" in plan.warnings) == (dropped > 0)
 
 
@@ -260,7 +260,7 @@ def test_a_union_of_sweeps() -> None:
     assert shown(plan, "steps", "seed") == [(10, 0), (10, 1), (10, 0), (20, 0)]
     assert [point.config.mixer for point in plan.points] == ["linear", "linear", "mean", "mean"]
     assert plan.warnings == ("dropped 1 duplicate point",)
-    assert counted(SWEEPS) == grid.Count(points=5, runs=4, redundant=1, excluded=0, exact=True)
+    assert counted(SWEEPS) == grid.Count(points=5, runs=4, duplicates=1, excluded=0, exact=True)
 
 
 def test_without_labels_what_differs_between_sweeps_is_an_axis() -> None:

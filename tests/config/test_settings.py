@@ -24,17 +24,17 @@ def test_labels_of_the_articles_configs_are_settings(path: Path) -> None:
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
 def test_the_articles_tables_cover_every_setting(path: Path) -> None:
     plan = grid.plan(sweep_file.load(path))
-    asked: dict[str, list[tuple[object, ...]]] = {label: [] for label in LABELS}
+    points: dict[str, list[tuple[object, ...]]] = {label: [] for label in LABELS}
     for point in plan.points:
         setting, position = LABELS[point.label], point.config.position
         for key, value in setting.keys_at(position).items():
             assert point.values.get(key, getattr(point.config, key)) == value
         if setting.pre_final_norm and position != "pre":
             assert point.values.get("final_norm", point.config.final_norm) == "none"
-        asked[point.label].append(
+        points[point.label].append(
             tuple(point.values[key] for key in ("depth", "norm", "position", "lr", "warmup") if key in point.values)
         )
-    assert len(set(map(tuple, asked.values()))) == 1
+    assert len(set(map(tuple, points.values()))) == 1
     assert plan.published
     assert {point.config.steps for point in plan.points} == {3000}
 

@@ -136,9 +136,9 @@ class TestEverySource:
 
     def test_data_of_a_run_are_made_fast(self, task: str) -> None:
         start = time.process_time()
-        made = Task(dataclasses.replace(DEEP, task=task))
-        assert sum(len(batch.inputs_nt) for batch in islice(made.batches(0, 32), 1000)) == 32_000
-        assert made.losses.floor < made.losses.bigram < made.losses.guess
+        task_of_source = Task(dataclasses.replace(DEEP, task=task))
+        assert sum(len(batch.inputs_nt) for batch in islice(task_of_source.batches(0, 32), 1000)) == 32_000
+        assert task_of_source.losses.floor < task_of_source.losses.bigram < task_of_source.losses.guess
         assert time.process_time() - start < 2  # usually 0.5 s
 
 

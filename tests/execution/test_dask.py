@@ -16,7 +16,7 @@ from normexp.config import plugins
 from normexp.config.plugins import Plugin
 from normexp.errors import UserError
 from normexp.execution.dask import driver as connection
-from normexp.execution.dask import wire, workers
+from normexp.execution.dask import host, workers
 from normexp.execution.dask.driver import dask
 from normexp.execution.events import Finished, Progress, Started
 from normexp.execution.executors import chosen
@@ -57,12 +57,12 @@ def test_a_run_with_plugin_and_weights_is_the_same_to_the_bit_on_a_cluster_of_th
         job = Job((PLUGIN,), save_weights=True)
         here = records(inline(configs, jobs=1, work=job))
         events = list(dask(configs, jobs=1, work=job))
-        there = records(iter(events))
+        by_seed = records(iter(events))
     assert [type(event) for event in events if not isinstance(event, Progress)] == [Started, Finished] * 2
     for seed, record in here.items():
-        assert there[seed].status is Status.DONE, there[seed].error
-        assert (there[seed].result, there[seed].verdict) == (record.result, record.verdict)
-        assert there[seed].weights == record.weights
+        assert by_seed[seed].status is Status.DONE, by_seed[seed].error
+        assert (by_seed[seed].result, by_seed[seed].verdict) == (record.result, record.verdict)
+        assert by_seed[seed].weights == record.weights
         assert record.weights
     assert multiprocessing.active_children() == []
 
@@ -77,16 +77,16 @@ def test_one_run_from_python_goes_to_a_scheduler_too() -> None:
 def test_records_of_workers_are_checked() -> None:
     config = tiny(0)
     (record,) = records(inline([config], jobs=1, work=Job())).values()
-    packed = wire.pack(record)
-    assert wire.unpack(packed, config) == RunRecord(
+    packed = host.pack(record)
+    assert host.unpack(packed, config) == RunRecord(
         **{name: getattr(record, name) for name in RunRecord.__slots__ if name != "traces"},
-        traces=wire.unpack(packed, config).traces,
+        traces=host.unpack(packed, config).traces,
     )
     with pytest.raises(ValueError, match="another config"):
-        wire.unpack(packed, tiny(1))
+        host.unpack(packed, tiny(1))
     for broken in ({}, packed | {"json": "{}"}, packed | {"json": None}, packed | {"traces": {"curve": "x"}}):
         with pytest.raises(ValueError, match=r".+"):
-            wire.unpack(broken, config)
+            host.unpack(broken, config)
 
 
 def test_executor_and_scheduler_belong_together() -> None:

@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from normexp.config import grid, sweep_file
 from normexp.config.run import MIXERS, QK_NORMS, RunConfig
 from normexp.model.network import Network, build
-from normexp.model.norms import MODULES, BatchNorm, DyT, ScaleNorm
+from normexp.model.norms import MODULES, make_norm
 from normexp.schemes.norms import NORMS
 from normexp.schemes.schemes import SCHEMES, Site
 from normexp.training.trainer import Trainer
 
-NORM_TYPES = (nn.LayerNorm, nn.RMSNorm, BatchNorm, DyT, ScaleNorm)
 ALL_NORMS = ("none", *NORMS)
+NORM_TYPES = tuple(type(make_norm(name, 4, RunConfig())) for name in NORMS)
 NORMS_PER_BLOCK = {"sandwich": 4, "subln": 4, "rezero": 0, "hybrid": 1}
 """Norms of a block whose mixer is not attention, if not 2."""
 BOUNDED_WITHOUT_NORM = {"rezero", "lns", "residual_scaled"}

@@ -9,8 +9,7 @@ from torch import nn
 from normexp.config.run import KEYS, RunConfig
 from normexp.model import branches
 from normexp.model.block import Block
-from normexp.model.init import INITS
-from normexp.model.network import Network, build, layer_of
+from normexp.model.network import INITS, Network, build, layer_of
 
 NORM_TYPES = (nn.LayerNorm, nn.RMSNorm)
 

@@ -104,9 +104,9 @@ def test_thinned_rows_have_all_extremes(rows: list[tuple[float, float]], stretch
     finite = [row for row in rows if all(map(math.isfinite, row))]
     assert {place for place, row in enumerate(rows) if row not in finite} <= set(kept)
     for column in (0, 1) if finite else ():
-        told = [rows[place][column] for place in kept if all(map(math.isfinite, rows[place]))]
-        assert min(told) == min(row[column] for row in finite)
-        assert max(told) == max(row[column] for row in finite)
+        kept_values = [rows[place][column] for place in kept if all(map(math.isfinite, rows[place]))]
+        assert min(kept_values) == min(row[column] for row in finite)
+        assert max(kept_values) == max(row[column] for row in finite)
     assert len(kept) <= 2 + 4 * stretches + len(rows) - len(finite)
 
 

@@ -27,9 +27,9 @@ def test_many_lines_are_spread_over_panels() -> None:
         {f"lr {lr}" for lr in range(1, 7)},
     )
     assert (layout.columns, layout.omitted) == (2, 0), "rows by depth, columns by norm"
-    asked = place(many, ["norm"])
-    assert names(asked)[0] == {"norm ln", "norm rms"}
-    assert asked.omitted == 2 * (18 - LABELS)
+    by_norm = place(many, ["norm"])
+    assert names(by_norm)[0] == {"norm ln", "norm rms"}
+    assert by_norm.omitted == 2 * (18 - LABELS)
 
 
 def test_lines_that_would_be_alone_stand_together() -> None:

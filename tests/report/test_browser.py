@@ -10,13 +10,9 @@ from pathlib import Path
 
 import pytest
 import records
+from stored import report_of
 
-from normexp.analysis import frames
-from normexp.analysis.cells import summarize
-from normexp.analysis.conclusions import conclusion
-from normexp.analysis.tables import pivot
 from normexp.report import sweep_page
-from normexp.report.contents import Report
 from normexp.report.html import html
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -61,18 +57,9 @@ def page() -> str:
         replace(records.failed(e), error=f"RuntimeError: {HOSTILE}"),
         records.done(f, 2.2),
     ]
-    found = {record.run_id: record for record in ended}
-    runs = frames.runs(PLAN, found)
-    report = Report(
-        plan=PLAN,
-        records=found,
-        runs=runs,
-        summary=summarize(PLAN, runs),
-        conclusion=conclusion(PLAN, runs),
-        pivots=tuple(pivot(PLAN, runs)),
-        warnings=(HOSTILE,),
-    )
-    return html(sweep_page.page(report, lambda run_id: found[run_id].traces, {}, Path(HOSTILE)))
+    by_id = {record.run_id: record for record in ended}
+    report = report_of(PLAN, by_id, HOSTILE)
+    return html(sweep_page.page(report, lambda run_id: by_id[run_id].traces, {}, Path(HOSTILE)))
 
 
 def browse(path: Path, tmp_path: Path) -> tuple[str, str]:
@@ -94,8 +81,10 @@ def browse(path: Path, tmp_path: Path) -> tuple[str, str]:
 def asked_for(tmp_path: Path) -> list[str]:
     """Addresses that the page asked for; what the browser asks for by itself has no origin."""
     events = json.loads((tmp_path / "net.json").read_text())["events"]
-    told = [event.get("params", {}) for event in events]
-    return [params.get("url", "") for params in told if params.get("initiator", "not an origin") != "not an origin"]
+    parameters = [event.get("params", {}) for event in events]
+    return [
+        params.get("url", "") for params in parameters if params.get("initiator", "not an origin") != "not an origin"
+    ]
 
 
 def test_it_sorts_filters_and_draws_and_no_text_of_a_user_becomes_an_element(tmp_path: Path) -> None:

@@ -105,19 +105,19 @@ def test_markdown_has_the_printed_tables(store: Store) -> None:
 
 
 def test_csv_comes_back_and_has_every_step(store: Store, tmp_path: Path) -> None:
-    made = files("csv", store)
-    assert set(made) == {"points.csv", "runs.csv", "summary.csv", "curves.csv"}
-    (tmp_path / "runs.csv").write_bytes(made["runs.csv"])
+    exported = files("csv", store)
+    assert set(exported) == {"points.csv", "runs.csv", "summary.csv", "curves.csv"}
+    (tmp_path / "runs.csv").write_bytes(exported["runs.csv"])
     pd.testing.assert_frame_equal(frames.read_csv(tmp_path / "runs.csv"), report.read(store).runs)
-    curves = made["curves.csv"].decode().splitlines()
+    curves = exported["curves.csv"].decode().splitlines()
     assert curves[0] == "run_id,step,lr,train_loss,grad_norm,val_loss"
     assert len(curves) == 1 + 3 * 101 + 13 + 4
 
 
 def test_parquet_keeps_types(store: Store, tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
-    made = files("parquet", store)
-    (tmp_path / "runs.parquet").write_bytes(made["runs.parquet"])
+    exported = files("parquet", store)
+    (tmp_path / "runs.parquet").write_bytes(exported["runs.parquet"])
     runs = report.read(store).runs
     back = pd.read_parquet(tmp_path / "runs.parquet")
     assert back.dtypes.astype(str).to_dict() == runs.dtypes.astype(str).to_dict()
@@ -128,12 +128,12 @@ def test_tensorboard_reads_curves_deaths_and_keys(store: Store, tmp_path: Path) 
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    made = files("tensorboard", store)
-    for name, content in made.items():
+    exported = files("tensorboard", store)
+    for name, content in exported.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(content)
     read = report.read(store)
-    assert {name.rpartition("/")[0] for name in made} == {"", *read.records}
+    assert {name.rpartition("/")[0] for name in exported} == {"", *read.records}
     for run_id, record in read.records.items():
         events = EventAccumulator(str(tmp_path / run_id)).Reload()
         curve = [row for row in store.traces(run_id).curve if row.train_loss is not None]

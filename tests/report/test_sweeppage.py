@@ -7,11 +7,8 @@ import pytest
 import records
 from hypothesis import given
 from hypothesis import strategies as st
+from stored import report_of
 
-from normexp.analysis import frames
-from normexp.analysis.cells import summarize
-from normexp.analysis.conclusions import conclusion
-from normexp.analysis.tables import pivot
 from normexp.records.record import Traces
 from normexp.report import sweep_page
 from normexp.report.contents import Report
@@ -24,17 +21,7 @@ PLAN = records.plan({"position": ["pre", "post"], "lr": [1e-3, 1e-2, 0.1]})
 def report() -> Report:
     a, b, c, d, e, _ = PLAN.configs.values()
     ended = [records.done(a, 1.9), records.done(b, 10.5), records.done(c, 4.06), records.dead(d, 12), records.failed(e)]
-    found = {record.run_id: record for record in ended}
-    runs = frames.runs(PLAN, found)
-    return Report(
-        plan=PLAN,
-        records=found,
-        runs=runs,
-        summary=summarize(PLAN, runs),
-        conclusion=conclusion(PLAN, runs),
-        pivots=tuple(pivot(PLAN, runs)),
-        warnings=("runs were made with different torch",),
-    )
+    return report_of(PLAN, {record.run_id: record for record in ended}, "runs were made with different torch")
 
 
 def traces(run_id: str) -> Traces:

@@ -25,10 +25,10 @@ def test_a_second_start_has_nothing_to_do(tmp_path: Path) -> None:
 def test_only_missing_runs_are_executed(tmp_path: Path) -> None:
     straight, _ = sweep(tmp_path / "a", plan())
     swept, _ = sweep(tmp_path / "b", plan())
-    gone = list(plan().configs)[2]
-    shutil.rmtree(swept.store.folder / "runs" / gone)
+    removed = list(plan().configs)[2]
+    shutil.rmtree(swept.store.folder / "runs" / removed)
     again, listener = sweep(tmp_path / "b", plan())
-    assert [config.run_id for config in listener.todo] == [gone]
+    assert [config.run_id for config in listener.todo] == [removed]
     for name in ("runs.csv", "points.csv", "summary.csv"):
         assert (again.store.folder / name).read_bytes() == (straight.store.folder / name).read_bytes()
 
@@ -61,9 +61,9 @@ class TestOnly:
         assert int(swept.report.summary["pending"].sum()) == 3
 
     def test_matches_every_point_of_a_run(self, tmp_path: Path) -> None:
-        asked = plan(norm="none", position=["pre", "post"], lr=1e-3, seed=0)
-        assert len(asked.points) == 2
-        _, listener = sweep(tmp_path, asked, only=("position=post",))
+        requested = plan(norm="none", position=["pre", "post"], lr=1e-3, seed=0)
+        assert len(requested.points) == 2
+        _, listener = sweep(tmp_path, requested, only=("position=post",))
         assert len(listener.todo) == 1
 
     def test_takes_several_values_of_a_key(self, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ class TestOtherFolders:
 
 
 def test_duplicate_configs_run_once_and_are_shown_in_each_cell(tmp_path: Path) -> None:
-    asked = plan(norm=["none", "ln"], position=["pre", "post"], lr=1e-3, seed=0)
-    swept, listener = sweep(tmp_path, asked)
+    requested = plan(norm=["none", "ln"], position=["pre", "post"], lr=1e-3, seed=0)
+    swept, listener = sweep(tmp_path, requested)
     assert len(listener.todo) == 3
     assert swept.report.summary["done"].tolist() == [1, 1, 1, 1]

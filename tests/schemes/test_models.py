@@ -10,7 +10,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from rich.console import Console
+from printed import printed
 
 from normexp.config.run import RunConfig
 from normexp.errors import UserError
@@ -154,10 +154,7 @@ class TestTable:
 
     @pytest.mark.parametrize(("width", "in_columns"), [(160, True), (80, False)])
     def test_each_row_is_one_line_at_160_columns(self, width: int, in_columns: bool) -> None:
-        console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
-        console.print(ResponsiveTable(view.model_table(MODELS)))
-        assert isinstance(console.file, io.StringIO)
-        lines = console.file.getvalue().splitlines()
+        lines = printed(ResponsiveTable(view.model_table(MODELS)), width=width).splitlines()
         assert max(map(len, lines)) <= width
         rows = [line for line in lines if "T5" in line and "norm=rms" in line]
         assert bool(rows) == in_columns

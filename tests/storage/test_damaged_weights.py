@@ -88,15 +88,15 @@ def open_file(path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["net.pt", "net.bin", "net.safetensors"])
 def test_pickles_are_refused_and_never_run(tmp_path: Path, name: str) -> None:
-    made = tmp_path / "made"
+    marker = tmp_path / "made"
     for dump in (torch.save, lambda bomb, path: path.write_bytes(pickle.dumps(bomb))):
-        dump(Bomb(made), tmp_path / name)
+        dump(Bomb(marker), tmp_path / name)
         with pytest.raises(UserError, match=r"safetensors\.torch\.save_file"):
             open_file(tmp_path / name)
-        assert not made.exists()
-        pickle.loads(pickle.dumps(Bomb(made)))
-        assert made.exists()
-        made.unlink()
+        assert not marker.exists()
+        pickle.loads(pickle.dumps(Bomb(marker)))
+        assert marker.exists()
+        marker.unlink()
 
 
 @given(st.integers(0, len(DATA) - 1))

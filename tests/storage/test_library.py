@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 import records
+from stored import saved
 
 from normexp.config import plugins
 from normexp.errors import UserError
@@ -14,12 +15,7 @@ from normexp.storage.store import Store
 def out(tmp_path: Path) -> Path:
     for name, norm in (("one", "ln"), ("two", "rms")):
         plan = records.plan({"lr": [1e-3, 1e-2]}, name=name, norm=norm)
-        store = Store(tmp_path / name)
-        store.begin(plan, [], force=False)
-        first, second = plan.configs.values()
-        store.write(records.done(first, 1.9))
-        if name == "one":
-            store.write(records.dead(second, 5))
+        saved(tmp_path, plan, ["1.9", "nan@5" if name == "one" else "pending"])
     (tmp_path / "README.md").write_text("not a sweep")
     (tmp_path / "other").mkdir()
     return tmp_path
@@ -90,10 +86,7 @@ def test_an_empty_id_is_refused(out: Path, name: str) -> None:
 
 def test_ids_beyond_the_first_ten_are_counted(tmp_path: Path) -> None:
     plan = records.plan({"lr": [1e-3 * k for k in range(1, 13)]}, name="many")
-    store = Store(tmp_path / "many")
-    store.begin(plan, [], force=False)
-    for config in plan.configs.values():
-        store.write(records.done(config, 1.9))
+    saved(tmp_path, plan, ["1.9"] * 12)
     with pytest.raises(UserError) as caught:
         index.find(tmp_path, "-lr")
     assert "12 run ids" in caught.value.complaints[0]

@@ -11,7 +11,6 @@ import records as made
 
 from normexp.claims.claim import Citation, Claim, ClaimFile, Finding, Kind, Verdict, judge
 from normexp.config.plan import Pivot, Plan, Published
-from normexp.records.record import RunRecord
 from normexp.report import claims_report
 from normexp.report.claims_report import Sheet
 from normexp.report.page import Page
@@ -74,12 +73,7 @@ def published_plan() -> Plan:
 
 
 def sheet(plan: Plan, ends: Sequence[str]) -> Sheet:
-    records: dict[str, RunRecord] = {}
-    for (run_id, config), how in zip(plan.configs.items(), ends, strict=True):
-        record = made.end(config, how)
-        if record is not None:
-            records[run_id] = record
-    return Sheet(plan=plan, records=records, pictures={"curves": b"\x89PNG picture"})
+    return Sheet(plan=plan, records=made.ended(plan, ends), pictures={"curves": b"\x89PNG picture"})
 
 
 FULL = ("1.9", "2.1", "2.4", "2.6", "1.8", "plateau", "nan@12", "nan@33")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from normexp.config.run import RunConfig
 
@@ -29,6 +29,31 @@ def norm(kind: str, parameters: Parameters, name: str, x: Tensor, eps: float) ->
     mean = x.mean(axes, keepdim=True)
     var = ((x - mean) ** 2).mean(axes, keepdim=True)
     return gain * (x - mean) / (var + eps).sqrt() + parameters[f"{name}.bias"]
+
+
+def largest(kind: str, norm: nn.Module, x: Tensor, *, below: bool) -> float:
+    """Return the largest number that a norm computes from its input, in float64: for most norms, a sum of squares.
+
+    Implementations overflow at different points. In 16 bits, x² alone may overflow. torch sums BatchNorm's variance in
+    float32, or in float64 if the input is not contiguous; then only the running variance overflows. With `below`,
+    return the largest number of any implementation, else the largest number of the most robust one.
+    """
+    wide, rounds = x.detach().double(), x.dtype.itemsize < 4
+    if kind == "dyt":
+        return float((norm.alpha.detach().double() * wide).abs().max())
+    if kind == "bn":
+        centred = wide.flatten(0, -2) - wide.flatten(0, -2).mean(0)
+        squares = centred.square()
+        if rounds and not below:
+            return float(squares.max())
+        return float((squares.sum(0) if below else norm.momentum * squares.mean(0)).max())
+    if kind == "ln":
+        wide = wide - wide.mean(-1, keepdim=True)
+    return float(wide.square().max() if rounds and not below else wide.square().sum(-1).max())
+
+
+DEGREES = {"dyt": 1}
+"""The power of the input with which `largest` grows, if it is not 2."""
 
 
 @dataclass

@@ -161,10 +161,15 @@ def end(config: RunConfig, how: str) -> RunRecord | None:
     return done(config, losses[how] if how in losses else float(how), initial=initial)
 
 
+def ended(plan: Plan, ends: Sequence[str]) -> dict[str, RunRecord]:
+    """Return the records of a plan's runs with these ends, in order; pending runs have none."""
+    ways = zip(plan.configs.items(), ends, strict=True)
+    return {run_id: record for (run_id, config), how in ways if (record := end(config, how)) is not None}
+
+
 def runs_of(made: Plan, ends: list[str]) -> pd.DataFrame:
     """The plan's runs with these ends, in order."""
-    found = {run_id: end(config, how) for (run_id, config), how in zip(made.configs.items(), ends, strict=True)}
-    return frames.runs(made, {run_id: record for run_id, record in found.items() if record is not None})
+    return frames.runs(made, ended(made, ends))
 
 
 def seeds(*ends: str) -> tuple[Plan, pd.DataFrame]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import records as made
 
+from normexp.analysis import frames
+from normexp.analysis.cells import summarize
+from normexp.analysis.conclusions import conclusion
+from normexp.analysis.tables import pivot
 from normexp.config.plan import Plan
 from normexp.records.record import RunRecord
+from normexp.report.contents import Report
 from normexp.storage.store import Store
 
 
@@ -27,11 +32,23 @@ def saved(folder: Path, plan: Plan, ends: Sequence[str]) -> Store:
     """A results folder with these ends."""
     store = Store(folder / plan.folder)
     store.begin(plan, [], force=False)
-    for config, how in zip(plan.configs.values(), ends, strict=True):
-        record = made.end(config, how)
-        if record is not None:
-            store.write(record)
+    for record in made.ended(plan, ends).values():
+        store.write(record)
     return store
+
+
+def report_of(plan: Plan, records: Mapping[str, RunRecord], *warnings: str) -> Report:
+    """Return the report of a plan with these records, without a folder."""
+    runs = frames.runs(plan, records)
+    return Report(
+        plan=plan,
+        records=records,
+        runs=runs,
+        summary=summarize(plan, runs),
+        conclusion=conclusion(plan, runs),
+        pivots=tuple(pivot(plan, runs)),
+        warnings=warnings,
+    )
 
 
 def same(one: object, other: object) -> bool:

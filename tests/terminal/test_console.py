@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
-from rich.console import Console
+from printed import printed
 
 from normexp.analysis.tables import TextTable
 from normexp.terminal.console import Encodable, ResponsiveTable, output
@@ -25,21 +25,10 @@ def squeezed(text: str) -> str:
     return "".join(text.split())
 
 
-def terminal(width: int) -> Console:
-    return Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None, markup=False)
-
-
-def printed(console: Console) -> str:
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
-
-
 @pytest.mark.parametrize("soft_wrap", [False, True])
 def test_every_cell_is_whole_at_every_width(soft_wrap: bool) -> None:
     for width in range(10, 201):
-        console = terminal(width)
-        console.print(ResponsiveTable(TABLE), soft_wrap=soft_wrap)
-        text = printed(console)
+        text = printed(ResponsiveTable(TABLE), width=width, soft_wrap=soft_wrap)
         assert max(map(len, text.splitlines())) <= width
         in_columns = text.count("depth 48") == 1 and "norm / lr:" not in text
         for cell in (*TABLE.header, *TABLE.rows[0], *TABLE.rows[1]):
@@ -48,9 +37,7 @@ def test_every_cell_is_whole_at_every_width(soft_wrap: bool) -> None:
 
 
 def test_rows_in_a_pipe_end_without_blanks() -> None:
-    pipe = output(io.StringIO())
-    pipe.print(ResponsiveTable(TABLE))
-    lines = printed(pipe).splitlines()
+    lines = printed(ResponsiveTable(TABLE)).splitlines()
     assert len(lines) == 4
     assert lines == [line.rstrip() for line in lines]
     assert lines[-1].endswith("nan @12")
@@ -60,9 +47,7 @@ def test_rows_in_a_pipe_end_without_blanks() -> None:
 @pytest.mark.parametrize("soft_wrap", [False, True])
 def test_no_word_of_a_paragraph_is_lost(soft: bool, soft_wrap: bool) -> None:
     words = [f"word{index}" for index in range(20)]
-    console = terminal(40)
-    console.print(Encodable(" ".join(words), soft=soft), soft_wrap=soft_wrap)
-    lines = printed(console).splitlines()
+    lines = printed(Encodable(" ".join(words), soft=soft), width=40, soft_wrap=soft_wrap).splitlines()
     assert " ".join(lines).split() == words
     assert (len(lines) == 1) == (soft and soft_wrap)
 

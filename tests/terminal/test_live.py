@@ -87,8 +87,8 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[float | None, f
         seconds = {"steps": PACE * guess(config, config.steps), "total": PACE * work(config)}
         seconds["eval"] = seconds["total"] - seconds["steps"]
         record = records.done(config, 2.0)
-        made = replace(record, seconds=seconds, result=replace(record.result, steps_done=config.steps))
-        events.append((end, PACE * work(config), Finished(made)))
+        timed = replace(record, seconds=seconds, result=replace(record.result, steps_done=config.steps))
+        events.append((end, PACE * work(config), Finished(timed)))
         workers.append(end)
     whole = max(workers)
     tally = Tally(todo=todo, started=0.0)

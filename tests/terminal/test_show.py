@@ -54,11 +54,11 @@ def test_a_message_is_put_into_the_encoding_of_the_stream(monkeypatch: pytest.Mo
 def test_figures_are_named_only_if_they_were_drawn(
     stop: bool, start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def made(*given: object) -> None:
+    def figures(*given: object) -> None:
         if stop:
             raise Stopped(2)
 
-    monkeypatch.setattr("normexp.report.report.write_figures", made)
+    monkeypatch.setattr("normexp.report.report.write_figures", figures)
     keys = {"depth": 1, "width": 8, "hidden": 8, "heads": 2, "vocab": 8, "batch": 4, "steps": 2, "eval_every": 2}
     plan = grid.plan_of(name="tiny", title="Tiny", groups=[("", keys)])
     show.execute(plan, Options(out=tmp_path, jobs=1, executor="inline"))
@@ -68,20 +68,20 @@ def test_figures_are_named_only_if_they_were_drawn(
 def test_claims_stop_after_a_stopped_sweep(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The exit code of a full disk is that of a failed run."""
     file, chosen, *_ = choose(["article"])
-    made: list[str] = []
+    figures: list[str] = []
     ends = {"stopped": True, "exit_code": 1}
 
     def execute(plan: Plan, options: Options) -> SimpleNamespace:
-        made.append(plan.name)
+        figures.append(plan.name)
         return SimpleNamespace(**ends)
 
     monkeypatch.setattr(show, "execute", execute)
     with pytest.raises(typer.Exit) as end:
         claims._run(file, chosen, 1.0, Options(out=tmp_path), single=False)
-    assert (end.value.exit_code, len(made)) == (1, 1)
+    assert (end.value.exit_code, len(figures)) == (1, 1)
     ends["stopped"] = False
     assert claims._run(file, chosen, 1.0, Options(out=tmp_path), single=False) == 1
-    assert len(made) == 1 + len(file.sweeps)
+    assert len(figures) == 1 + len(file.sweeps)
 
 
 @pytest.mark.parametrize(("jobs", "scheduler", "count"), [(None, "tcp://a:1", 1), (3, "tcp://a:1", 3), (3, None, 3)])

@@ -58,8 +58,8 @@ some_scale = st.sampled_from([1.0, 0.7, 0.0])
     keys=st.fixed_dictionaries(
         {
             "residual": st.sampled_from([True, True, False]),
-            "mixer": st.sampled_from(MIXERS),
-            "qk_norm": st.sampled_from(QK_NORMS),
+            "mixer": st.sampled_from(list(MIXERS)),
+            "qk_norm": st.sampled_from(list(QK_NORMS)),
             "final_norm": st.sampled_from(["ln", "ln", "rms", "none"]),
             "depth": st.integers(1, 3),
         }

@@ -14,51 +14,28 @@ from normexp.storage.store import PACK
 
 BAD = {
     "a misspelt key": ("grid: {lrr: [1e-3]}", "did you mean lr"),
-    "a misplaced key": ("lr: [1e-3]", "grid"),
-    "a duplicate key": ("grid: {lr: 1e-3}\ngrid: {lr: 1e-2}", "line 1"),
-    "a tab": ("grid:\n\tdepth: [4]\n", "tab"),
-    "an empty file": ("", "empty"),
-    "a list": ("- depth: 4", "mapping"),
-    "a wrong number": ("grid: {lr: [1e-3e]}", "1e-3e"),
-    "a fraction of a layer": ("grid: {depth: [4.5]}", "whole number"),
-    "values that clash": ("base: {width: 64, heads: 5}", "width 64"),
-    "zipped axes of unequal length": ("zip: {depth: [4, 16, 64], lr: [1e-3, 3e-4]}", "depth has 3"),
-    "an empty axis": ("grid: {depth: []}", "depth"),
-    "a negative warm-up": ("grid: {warmup: [-1]}", "-1"),
-    "an infinite learning rate": ("grid: {lr: [.inf]}", "'.inf'"),
-    "code": ("grid: {lr: !!python/object/apply:os.system [ls]}", "tag:yaml.org,2002:python"),
     "no YAML": ("base: {depth: 4", "YAML"),
     "a name that is a path": ("name: ../up\nbase: {depth: 1}", "name"),
     "no learnable gap": (TINY + "grid: {sharpness: [0.01]}", "sharpness"),
     "infinite references": ("base: {vocab: 48, seq_len: 64, task_seed: 2}\ngrid: {sharpness: [1e6]}", "1e+06"),
     "too many runs": ("grid: {seed: {range: [1, 1000000, 1]}, depth: {range: [1, 1000, 1]}}", "--max-runs"),
 }
+"""Configs and a fact of the message. tests/config/test_config_faults.py has all faults of a text."""
+OPTIMIZED = [str(Path(sys.executable).with_name("normexp")), "sweep", "bad.yaml"]
 
 
+@pytest.mark.parametrize("optimized", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", BAD)
-def test_an_invalid_config_exits_with_2_and_writes_nothing(name: str, tmp_path: Path) -> None:
+def test_an_invalid_config_exits_with_2_and_writes_nothing(name: str, optimized: bool, tmp_path: Path) -> None:
     text, fact = BAD[name]
     (tmp_path / "bad.yaml").write_text(text)
-    done = invoke("sweep", "bad.yaml", cwd=tmp_path)
-    assert (done.code, fact in done.err, "Traceback" in done.err) == (2, True, False), done.err
-    assert [path.name for path in tmp_path.iterdir()] == ["bad.yaml"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", BAD)
-def test_optimized_python_refuses_invalid_configs_too(name: str, tmp_path: Path) -> None:
-    text, fact = BAD[name]
-    (tmp_path / "bad.yaml").write_text(text)
-    done = subprocess.run(
-        [str(Path(sys.executable).with_name("normexp")), "sweep", "bad.yaml"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONOPTIMIZE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert (done.returncode, fact in done.stderr, "Traceback" in done.stderr) == (2, True, False), done.stderr
+    if optimized:
+        environment = {**os.environ, "PYTHONOPTIMIZE": "1"}
+        done = subprocess.run(OPTIMIZED, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+        code, err = done.returncode, done.stderr
+    else:
+        code, _, err = invoke("sweep", "bad.yaml", cwd=tmp_path)
+    assert (code, fact in err, "Traceback" in err) == (2, True, False), err
     assert [path.name for path in tmp_path.iterdir()] == ["bad.yaml"]
 
 

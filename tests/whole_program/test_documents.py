@@ -32,8 +32,6 @@ from normexp.config.run import KEYS, RunConfig
 from normexp.errors import EXIT_USAGE, UserError
 from normexp.execution.executors import EXECUTORS
 from normexp.execution.inline import inline
-from normexp.schemes.norms import NORMS
-from normexp.schemes.schemes import SCHEMES
 
 NOT_RUN = {
     r"make \w[\w-]*": "installs first; what it then runs stands beside it",
@@ -46,7 +44,11 @@ NOT_RUN = {
     r"normexp sweep --jobs 2": "names the command that benchmarks/sweep.py times",
 }
 """Commands, as whole lines, that are not run here, and why."""
-COMPILED = {"docs/recipes/cluster.md": "dask_jobqueue and a Slurm", "docs/recipes/own-norm.md": "the rest of the file"}
+COMPILED = {
+    "docs/recipes/cluster.md": "dask_jobqueue and a Slurm",
+    "docs/recipes/own-norm.md": "the rest of the file",
+    "docs/recipes/own-claim.md": "the rest of the file",
+}
 """Pages whose Python blocks are only compiled, and what they lack."""
 FIRST = {
     "docs/claims.md": [f"normexp sweep article/{stem}.yaml --out results/article" for stem in ("6.2", "6.3")],
@@ -107,10 +109,8 @@ def _plugins_are_forgotten() -> Iterator[None]:
 
 
 def forget_plugins() -> None:
-    for digest in [plugin.digest for plugin in plugins.loaded()]:
-        for table in (NORMS, SCHEMES):
-            table.remove(digest)
-        del plugins._loaded[digest]
+    for plugin in plugins.loaded():
+        plugins.remove(plugin)
 
 
 @pytest.fixture
@@ -168,13 +168,13 @@ def run(text: str) -> tuple[int, str, str]:
     with contextlib.nullcontext() if SHIPPED.match(text) else small_networks():
         done = CliRunner().invoke(program.app, words[1:])
     forget_plugins()
-    told = "\n".join(done.exception.complaints) if isinstance(done.exception, UserError) else ""
+    complaint = "\n".join(done.exception.complaints) if isinstance(done.exception, UserError) else ""
     if done.exception is not None and not isinstance(done.exception, (SystemExit, UserError)):
         raise done.exception
     out = done.stdout.replace(
         f"{ROOT}/", ""
     )  # of the claims that ship, which in a clone lie below the working directory
-    return (EXIT_USAGE if told else done.exit_code), out, done.stderr + told
+    return (EXIT_USAGE if complaint else done.exit_code), out, done.stderr + complaint
 
 
 def faults(command: Command) -> list[str]:

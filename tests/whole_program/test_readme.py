@@ -5,9 +5,6 @@ import signal
 from pathlib import Path
 
 import pytest
-import typer
-from typer.cli import get_docs_for_click
-from typer.core import MARKUP_MODE_KEY
 
 from normexp import errors, reference
 from normexp.claims import files, parser
@@ -29,17 +26,10 @@ README = (ROOT / "README.md").read_text("utf-8")
 COMMANDS = sorted(set(re.findall(r"normexp ([a-z]+)\b", "\n".join(re.findall(r"`([^`]*)`", README)))))
 
 
-@pytest.mark.parametrize("name", ["config", "outcomes", "schemes"])
-def test_tables_of_reference_are_those_of_the_code(name: str) -> None:
+@pytest.mark.parametrize("name", ["config", "outcomes", "schemes", "commands"])
+def test_generated_texts_are_those_of_the_code(name: str) -> None:
     text = (DOCS / f"{name}.md").read_text("utf-8")
     assert reference.replaced(text) == text
-
-
-def test_the_reference_of_commands_is_what_they_say_of_themselves() -> None:
-    command = typer.main.get_command(app)
-    context = typer.Context(command, obj={MARKUP_MODE_KEY: app.rich_markup_mode})
-    told = get_docs_for_click(obj=command, ctx=context, name="normexp", title="Commands")
-    assert (DOCS / "commands.md").read_text("utf-8") == f"{told.strip()}\n", "make docs writes it anew"
 
 
 def test_every_outcome_rule_is_stated() -> None:
@@ -47,8 +37,8 @@ def test_every_outcome_rule_is_stated() -> None:
     assert f"less than {TREND:.0%}".replace("%", " %") in text
 
 
-def test_the_commands_that_it_names_are_those_that_exist() -> None:
-    assert set(COMMANDS) == {command.name or command.callback.__name__ for command in app.registered_commands}
+def test_the_commands_that_it_names_exist() -> None:
+    assert set(COMMANDS) <= {command.name or command.callback.__name__ for command in app.registered_commands}
 
 
 @pytest.mark.parametrize("code", CODES)

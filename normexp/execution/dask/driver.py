@@ -15,10 +15,10 @@ from typing import Any
 
 from normexp.config.run import RunConfig
 from normexp.errors import UserError
-from normexp.execution.dask import wire, workers
+from normexp.execution.dask import host, workers
 from normexp.execution.dask.host import FAULT, RECORD
 from normexp.execution.events import Event, Finished, Progress, Started
-from normexp.execution.home import redirect_dask
+from normexp.execution.machine import redirect_dask
 from normexp.execution.pool.launch import LauncherError
 from normexp.execution.pool.pool import pickled
 from normexp.execution.worker import Work, one_line
@@ -288,7 +288,7 @@ class _Flight:
                 return None
         if kind == RECORD:
             try:
-                return wire.unpack(answer, config)
+                return host.unpack(answer, config)
             except ValueError as fault:
                 return RunRecord(
                     config=config, status=Status.FAILED, error=f"its worker sent an invalid record: {fault}"

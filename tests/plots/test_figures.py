@@ -124,10 +124,10 @@ def test_by_a_palette_bands_keep_the_colours_of_their_lines() -> None:
             ax.fill_between(xs, [y - 0.05 for y in ys], [y + 0.05 for y in ys], color=color, alpha=LIGHT.band, lw=0)
             ax.plot(xs, ys, color=color)
     picture = Image.open(io.BytesIO(render(figure, ["png"])["png"])).convert("RGB")
-    there = [color for _, color in picture.getcolors(PNG_COLORS) or []]
+    colors_of_picture = [color for _, color in picture.getcolors(PNG_COLORS) or []]
     for color in LIGHT.colors[:6]:
         band = [255 * (1 - LIGHT.band * (1 - part)) for part in to_rgb(color)]
-        assert min(max(abs(a - b) for a, b in zip(band, found, strict=True)) for found in there) < 4  # type: ignore[arg-type]
+        assert min(max(abs(a - b) for a, b in zip(band, found, strict=True)) for found in colors_of_picture) < 4  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("theme", THEMES.values())

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from commandline import TINY, run
 
-from normexp.execution import home
+from normexp.execution import machine
 
 CACHE = "MPLCONFIGDIR"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere libraries keep to other folders")
@@ -28,15 +28,15 @@ def chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatc
 
 
 def test_matplotlib_uses_the_cache_folder(chosen: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    home.redirect_matplotlib()
+    machine.redirect_matplotlib()
     assert os.environ[CACHE] == str(tmp_path / ".cache" / "matplotlib")
     chosen.delenv(CACHE)
     chosen.setenv("XDG_CACHE_HOME", str(tmp_path / "elsewhere"))
-    home.redirect_matplotlib()
+    machine.redirect_matplotlib()
     assert os.environ[CACHE] == str(tmp_path / "elsewhere" / "matplotlib")
     chosen.delenv(CACHE)
     chosen.setenv("XDG_CACHE_HOME", "relative")
-    home.redirect_matplotlib()
+    machine.redirect_matplotlib()
     assert os.environ[CACHE] == str(tmp_path / ".cache" / "matplotlib")
 
 
@@ -44,32 +44,32 @@ def test_matplotlib_uses_the_cache_folder(chosen: pytest.MonkeyPatch, tmp_path: 
 def test_matplotlib_gets_no_folder_without_a_home(missing: str, chosen: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     chosen.setenv("HOME", str(tmp_path / missing))
-    home.redirect_matplotlib()
+    machine.redirect_matplotlib()
     assert os.environ[CACHE] == os.devnull
     chosen.delenv(CACHE)
     chosen.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    home.redirect_matplotlib()
+    machine.redirect_matplotlib()
     assert os.environ[CACHE] == str(tmp_path / "cache" / "matplotlib")
 
 
 def test_settings_of_the_user_are_still_read(chosen: pytest.MonkeyPatch, tmp_path: Path) -> None:
     chosen.setenv(CACHE, "mine")
-    home.redirect_matplotlib()
+    machine.redirect_matplotlib()
     assert os.environ[CACHE] == "mine"
     chosen.delenv(CACHE)
     (tmp_path / ".config" / "matplotlib").mkdir(parents=True)
-    home.redirect_matplotlib()
+    machine.redirect_matplotlib()
     assert CACHE not in os.environ
     chosen.setenv("DASK_CONFIG", "mine")
-    home.redirect_dask()
+    machine.redirect_dask()
     assert os.environ["DASK_CONFIG"] == "mine"
 
 
 def test_imported_libraries_are_not_redirected(chosen: pytest.MonkeyPatch) -> None:
     for name in ("matplotlib", "dask"):
         chosen.setitem(sys.modules, name, sys)
-    home.redirect_matplotlib()
-    home.redirect_dask()
+    machine.redirect_matplotlib()
+    machine.redirect_dask()
     assert CACHE not in os.environ
     assert "DASK_CONFIG" not in os.environ
 
@@ -78,16 +78,16 @@ def test_imported_libraries_are_not_redirected(chosen: pytest.MonkeyPatch) -> No
 def test_a_sweep_makes_no_home_and_nothing_but_caches_in_one(tmp_path: Path) -> None:
 
     (tmp_path / "tiny.yaml").write_text(TINY)
-    there, nowhere = tmp_path / "home", tmp_path / "nowhere" / "home"
-    there.mkdir()
+    home_folder, nowhere = tmp_path / "home", tmp_path / "nowhere" / "home"
+    home_folder.mkdir()
     unset = {"XDG_CACHE_HOME": "", "XDG_CONFIG_HOME": "", CACHE: ""}
-    for folder, executor in ((there, ["--executor", "dask", "--scheduler", "local"]), (nowhere, [])):
+    for folder, executor in ((home_folder, ["--executor", "dask", "--scheduler", "local"]), (nowhere, [])):
         out = folder.parent.name
         done = run("sweep", "tiny.yaml", "--out", out, *executor, cwd=tmp_path, HOME=str(folder), **unset)
         assert done.returncode == 0, done.stderr
         assert list((tmp_path / out / "tiny").glob("figures/*.png"))
     assert not nowhere.exists()
-    assert {path.relative_to(there).parts[0] for path in there.rglob("*")} <= {".cache"}
+    assert {path.relative_to(home_folder).parts[0] for path in home_folder.rglob("*")} <= {".cache"}
 
 
 @pytest.mark.slow
@@ -96,7 +96,7 @@ def test_settings_of_dask_are_read_and_none_are_written(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "mine.yaml").write_text("distributed: {mine: 5}\n")
     code = (
-        "from normexp.execution import home; home.redirect_dask()\n"
+        "from normexp.execution import machine; machine.redirect_dask()\n"
         "import dask, distributed; print(dask.config.get('distributed.mine'))"
     )
     environment = {name: value for name, value in os.environ.items() if name != "DASK_CONFIG"}
