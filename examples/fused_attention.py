@@ -46,23 +46,23 @@ def weight_sum(attend, q, k, v):
 
 
 def measure(attend, shape, factor, keys):
-    """Return the errors of dq, dk and dv, and the sum of weights: the largest over seeds."""
+    """Return the magnitude of dq, the errors of dq, dk and dv, and the sum of weights: the largest over seeds."""
     found = []
     for seed in SEEDS:
         tensors = inputs(shape, factor, keys, seed)
-        exact = gradients(formula, *(x.double() for x in tensors))
-        pairs = zip(gradients(attend, *tensors), exact, strict=True)
-        errors = [((dx - dx_exact).norm() / dx_exact.norm()).item() for dx, dx_exact in pairs]
-        found.append([*errors, weight_sum(attend, *tensors[:3])])
+        exact, computed = gradients(formula, *(x.double() for x in tensors)), gradients(attend, *tensors)
+        errors = [((a - b).norm() / b.norm()).item() for a, b in zip(computed, exact, strict=True)]
+        found.append([computed[0].norm().item(), *errors, weight_sum(attend, *tensors[:3])])
     return [max(column) for column in zip(*found, strict=True)]
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    print(f"torch {torch.__version__}; errors of dq, dk, dv and the largest sum of weights")
+    print(f"torch {torch.__version__}")
     for keys in ("independent", "similar"):
         for shape in SHAPES:
+            print(f"{keys} keys, {shape}".ljust(36), "     |dq|   errors of dq, dk and dv       weights")
             for factor in FACTORS:
-                print(f"{keys} keys, {shape}, times {factor}")
                 for attend in (fused, math_backend, formula):
-                    print(f"  {attend.__name__:12}", *(f"{x:9.1e}" for x in measure(attend, shape, factor, keys)))
+                    numbers = "".join(f"{number:10.1e}" for number in measure(attend, shape, factor, keys))
+                    print(f"  queries and keys × {factor:<6} {attend.__name__:12}{numbers}")
