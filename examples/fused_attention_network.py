@@ -5,7 +5,7 @@ forward pass, torch's fused kernel in float32. The exact one is the formula's in
 """
 
 import torch
-from fused_attention import formula, fused
+from fused_attention import formula, fused, weight_sum
 from torch.nn.functional import cross_entropy
 
 from normexp.config.run import RunConfig
@@ -36,14 +36,15 @@ class Attention(torch.autograd.Function):
 
 
 def first_gradient(depth, seed, backward):
-    """Return the magnitude of the first gradient, and the largest logit of the network."""
-    run, logits = RunConfig(depth=depth, norm="none", seed=seed), []
+    """Return the magnitude of the first gradient, the largest logit, and the largest sum of a token's weights."""
+    run, logits, sums = RunConfig(depth=depth, norm="none", seed=seed), [], []
     task = Task(run)
     batch = next(task.batches(seed, run.batch))
     tokens, targets = (torch.from_numpy(x).long() for x in (batch.inputs_nt, batch.targets_nt))
 
     def attend(q, k, v, scale):
         logits.append((q @ k.mT).detach().abs().max().item() / q.shape[-1] ** 0.5)
+        sums.append(weight_sum(fused, *(x.detach() for x in (q, k, v))))
         return Attention.apply(q, k, v, BACKWARD[backward])
 
     kept, branches.attend = branches.attend, attend
@@ -54,14 +55,16 @@ def first_gradient(depth, seed, backward):
     finally:
         branches.attend = kept
     sizes = [parameter.grad.double().norm() for parameter in network.parameters() if parameter.grad is not None]
-    return torch.stack(sizes).norm().item(), max(logits)
+    return torch.stack(sizes).norm().item(), max(logits), max(sums)
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
     print(f"torch {torch.__version__}: magnitude of the first gradient")
-    print("depth  seed  largest logit   " + "".join(f"{name:>11}" for name in BACKWARD))
+    print("depth  seed  largest logit  weights" + "".join(f"{name:>11}" for name in BACKWARD))
     for depth in DEPTHS:
         for seed in SEEDS:
-            sizes, largest = zip(*(first_gradient(depth, seed, name) for name in BACKWARD), strict=True)
-            print(f"{depth:5}  {seed:4}  {largest[0]:13.1e}   " + "".join(f"{size:11.3g}" for size in sizes))
+            sizes, logits, sums = zip(*(first_gradient(depth, seed, name) for name in BACKWARD), strict=True)
+            print(
+                f"{depth:5}  {seed:4}  {logits[0]:13.1e}  {sums[0]:7.3f}" + "".join(f"{size:11.2e}" for size in sizes)
+            )
