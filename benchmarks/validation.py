@@ -1,9 +1,9 @@
 """Standard errors that the finite validation set gives to the losses of trained networks, and to their differences.
 
 `python -m benchmarks.validation [--depth 12] [--steps 1000]` trains Pre-LN with two seeds and Post-LN with one in each
-of the article's settings, and evaluates them on many new sequences of the same task. It prints in nats what 512 of these
+of the article's settings, and evaluates them on many new sequences of the same task. It prints in nats what 512 of them
 would give: the error of a loss, of a loss minus the entropy floor of the same sequences, and of the paired differences
-between two seeds and between two placements. `sequences` is how many are needed for an error of TARGET in the latter two.
+between two seeds and between two placements. `sequences` is the number that these two need for an error of TARGET.
 """
 
 from __future__ import annotations
