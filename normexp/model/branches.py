@@ -102,9 +102,10 @@ LONGEST = 64
 def attend(q_bhtk: Tensor, k_bhtk: Tensor, v_bhtk: Tensor, scale: float | None) -> Tensor:
     """Return softmax(scale q k^T) v, (b, h, t, k), with a causal mask; scale None is 1 / sqrt(k).
 
-    Longer sequences and 16-bit inputs use torch's fused kernel. Its backward pass recomputes the softmax: with logits
-    so large that their rounding matters, its gradients overflow long before those of the formula. The kernel also
-    returns 0 for some tokens with NaN or overflowed logits; as in the formula, they become NaN here.
+    Longer sequences and 16-bit inputs use torch's fused kernel. In its backward pass, a difference that should vanish
+    leaves its rounding times the size of the logits, which exceeds the gradient itself from logits of about 1e7 on
+    (docs/fused-attention.md). The kernel also returns 0 for some tokens with NaN or overflowed logits; as in the
+    formula, they become NaN here.
     """
     tokens, features = q_bhtk.shape[-2:]
     factor = 1 / math.sqrt(features) if scale is None else scale

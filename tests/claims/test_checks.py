@@ -113,6 +113,16 @@ def test_one_dead_run_makes_no_margin() -> None:
     assert check("lower", norms(GOOD, ["nan@20", 2.2, 2.2])).holds
 
 
+def test_differences_are_paired_by_seed_and_not_by_rank() -> None:
+    """Ranked losses differ by 0.1 each, an interval of zero width; by seed they differ by 0.5, 0.1 and -0.3."""
+    assert difference({0: 2.0, 1: 2.2, 2: 2.4}, {2: 2.1, 0: 2.5, 1: 2.3}, 3).values == pytest.approx((0.5, 0.1, -0.3))
+    crossed = CHECKS["lower"].function(
+        norms([2.0, 2.2, 2.4], [2.5, 2.3, 2.1]), 3, better={"norm": ("ln",)}, worse={"norm": ("none",)}
+    )
+    assert crossed.holds is not True, crossed.sentence
+    assert "(-0.894 to 1.094)" in crossed.measured  # 0.1 ± 4.3027 × 0.4 / √3
+
+
 def test_infinities_of_both_signs_have_no_mean() -> None:
     gap = Difference((math.inf, -math.inf, 0.1))
     assert math.isnan(gap.middle)
@@ -167,6 +177,29 @@ def test_shares_of_runs_and_steps_are_measured() -> None:
     finding = CHECKS["dies"].function(norms(GOOD, DEAD), 3, step=60, factor=1.5, of_runs={"norm": ("none",)})
     assert finding.measured == "3/3 non-finite @20–40"
     assert "40–90" in finding.sentence
+
+
+@pytest.mark.parametrize(
+    ("steps", "holds"),
+    [((20, 100, 200), False), ((3, 30, 40), True), ((20, 40, 400), True), ((3, 4, 30), False)],
+)
+def test_the_median_step_decides_and_not_the_first_the_last_or_the_mean(steps: tuple[int, ...], holds: bool) -> None:
+    given = norms(GOOD, [f"nan@{step}" for step in steps])
+    finding = CHECKS["dies"].function(given, 3, step=30, factor=2.0, of_runs={"norm": ("none",)})
+    assert finding.holds is holds, finding.sentence
+
+
+def test_the_best_value_has_the_lowest_median_and_not_the_lowest_mean() -> None:
+    """At lr 1e-3 the median is 2.0 and the mean 2.47, at 1e-4 both are 2.3."""
+    outlier, steady, higher = [2.0, 1.9, 3.5], [2.3, 2.31, 2.29], [2.6, 2.61, 2.59]
+    for value, holds in ((1e-3, True), (1e-4, False)):
+        best = CHECKS["best_at"].function(rates(steady, outlier, higher), 3, axis="lr", values=(value,))
+        assert best.holds is holds, best.sentence
+    grid = both((steady, outlier, higher), (steady, higher, higher))
+    assert CHECKS["best_higher"].function(grid, 3, axis="lr", higher=PRE, lower=POST).holds is True
+    over = CHECKS["lower"].function(grid, 3, better=PRE, worse=POST, over="lr")
+    assert "position pre at lr 0.001" in over.measured
+    assert "position post at lr 0.0001" in over.measured
 
 
 def test_the_best_value_may_share_its_place_within_a_limit() -> None:
