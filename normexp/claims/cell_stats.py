@@ -278,9 +278,7 @@ def between(left: SeedRuns, right: SeedRuns, needed: int, measure: str) -> Diffe
 def against(cell: SeedRuns, number: float, needed: int, measure: str) -> Difference:
     """Return the differences of the runs of a cell to a number, on the scale of the measure. Raises Thin."""
     by_seed = measured(cell, measure, needed)
-    return difference(
-        dict.fromkeys(by_seed, number), by_seed, needed, scale=scale_of(measure), mixed=cell.mixed
-    )
+    return difference(dict.fromkeys(by_seed, number), by_seed, needed, scale=scale_of(measure), mixed=cell.mixed)
 
 
 def runs_of(cells: Sequence[SeedRuns]) -> list[Row]:

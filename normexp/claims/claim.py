@@ -12,8 +12,8 @@ settings, and under each of the conditions in `elsewhere`. Its verdict is
 - `refuted` if every finding is refuted;
 - `inconclusive` otherwise.
 
-A calculation runs once per seed. Each finding has a verdict: the one it sets (`source differs`, `contradicts itself`, or
-`holds when` with the condition as its setting), or else `holds` or `refuted`. If all findings agree, this is the
+A calculation runs once per seed. Each finding has a verdict: the one it sets (`source differs`, `contradicts itself`,
+or `holds when` with the condition as its setting), or else `holds` or `refuted`. If all findings agree, this is the
 verdict. `holds when` under one condition also stands if other seeds have `holds`. Anything else is `inconclusive`: the
 result depends on the seed.
 

@@ -101,9 +101,9 @@ class Difference:
 def is_above(gap: Difference, by: float = 0.0, at_least: float = 0.0) -> Ruling:
     """Decide whether a difference is above 0.
 
-    It holds if its 95 % interval is above 0 and its mean at least `by`, a threshold of ours, or `at_least`, one that the
-    text states. It is refuted if the interval is below 0, or below `at_least`. Thresholds are differences, or factors on
-    a scale by ratio.
+    It holds if its 95 % interval is above 0 and its mean at least `by`, a threshold of ours, or `at_least`, one that
+    the text states. It is refuted if the interval is below 0, or below `at_least`. Thresholds are differences, or
+    factors on a scale by ratio.
     """
     ours, stated = (gap.scale.number(limit) if limit else 0.0 for limit in (by, at_least))
     p_value = min(1.0, 2 * gap.p_above(0.0))
@@ -142,8 +142,19 @@ def is_within(gap: Difference, low: float, high: float) -> Ruling:
     return Ruling(Decision.UNDECIDED, p_value, f"the 90 % interval, {ends}, is not inside")
 
 
-def unless(vacuous: str, ruling: Ruling) -> Ruling:
-    """Return a ruling that cannot hold if there is a reason why holding would mean nothing."""
-    if vacuous and ruling.decision is Decision.HOLDS:
-        return Ruling(Decision.UNDECIDED, 1.0, vacuous)
-    return ruling
+def in_every_run(gap: Difference) -> Ruling:
+    """Decide whether a difference is above 0 in every run, and its 95 % interval, if it has one, above 0, too.
+
+    It is refuted if the difference is above 0 in no run, and the interval, if it has one, is below 0.
+    """
+    above, interval = sum(value > 0 for value in gap.values), gap.interval()
+    p_value = None if interval is None else min(1.0, 2 * gap.p_above(0.0))
+    if above == len(gap.values) and (interval is None or interval.low > 0):
+        return Ruling(Decision.HOLDS, p_value)
+    if above == 0 and (interval is None or interval.high < 0 or interval.low == interval.high):
+        return Ruling(Decision.REFUTED, p_value, "so in no run")
+    if 0 < above < len(gap.values):
+        return Ruling(Decision.UNDECIDED, p_value, f"so in {above} of {len(gap.values)} runs")
+    return Ruling(
+        Decision.UNDECIDED, p_value, f"so in {'every' if above else 'no'} run, but the interval is on both sides"
+    )

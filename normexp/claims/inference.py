@@ -67,9 +67,7 @@ def share_interval(hits: int, count: int, level: float = LEVEL) -> Interval:
 def fisher_test(hits: int, count: int, other_hits: int, other_count: int) -> float:
     """Return the exact one-sided p-value (Fisher) that the first share of hits is larger than the second."""
     total = hits + other_hits
-    ways = sum(
-        math.comb(count, k) * math.comb(other_count, total - k) for k in range(hits, min(count, total) + 1)
-    )
+    ways = sum(math.comb(count, k) * math.comb(other_count, total - k) for k in range(hits, min(count, total) + 1))
     return ways / math.comb(count + other_count, total)
 
 

@@ -204,7 +204,9 @@ MEASURES: Mapping[str, Measure] = MappingProxyType(
             Scale.LOG,
         ),
         "stream_growth_at_init": Measure(
-            _growth(False), "RMS of the residual stream after the last layer over that of the embedding", scale=Scale.LOG
+            _growth(False),
+            "RMS of the residual stream after the last layer over that of the embedding",
+            scale=Scale.LOG,
         ),
         "stream_growth_after": Measure(_growth(True), "the same at the last evaluation", scale=Scale.LOG),
         "stream_bend_at_init": Measure(

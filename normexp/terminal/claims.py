@@ -17,7 +17,7 @@ from rich.text import Text
 from normexp.analysis.tables import TextTable
 from normexp.claims.calculations import COMPUTED
 from normexp.claims.checks import CHECKS
-from normexp.claims.claim import ClaimFile, Finding, Kind, Verdict, Word
+from normexp.claims.claim import ClaimFile, Decision, Finding, Kind, Verdict, Word
 from normexp.claims.measures import MEASURES, OF_ROW
 from normexp.claims.verdict_text import measured, summary
 from normexp.config.labels import listed, plural
@@ -29,11 +29,14 @@ NARROW_COLUMNS = (("claim", 28, None), ("", None, 1))
 NARROW = 120
 """Terminal width below which a claim takes two columns, with the measured values below the stated ones."""
 STYLES = {
-    Word.REPRODUCED: "green",
-    Word.ONLY_WHEN: "yellow",
-    Word.NOT_REPRODUCED: "red",
-    Word.MISQUOTED: "red",
+    Word.HOLDS: "green",
+    Word.HOLDS_WHEN: "yellow",
+    Word.REFUTED: "red",
+    Word.INCONCLUSIVE: "cyan",
+    Word.SOURCE_AGREES: "green",
+    Word.SOURCE_DIFFERS: "red",
     Word.CONTRADICTING: "red",
+    Word.NOT_CHECKABLE: "dim",
     Word.NOT_ENOUGH: "dim",
 }
 
@@ -74,6 +77,12 @@ def detail(verdict: Verdict, commands: Sequence[str], folder: Path) -> Renderabl
     parts.append(Encodable(f"Verdict: {verdict.text}.", STYLES[verdict.word]))
     if claim.citation is not None:
         parts.append(Encodable(f"{claim.citation.source}: {claim.citation.says}."))
+    if claim.reason:
+        parts.append(Encodable(f"Reason: {claim.reason}."))
+    if verdict.correction:
+        parts.append(Encodable(f"Several cells: {verdict.correction}."))
+    if verdict.threshold:
+        parts.append(Encodable(f"Threshold of learned: {verdict.threshold}."))
     count = len(verdict.findings)
     for number, finding in enumerate(verdict.findings, start=1):
         repeated = claim.kind is Kind.COMPUTE and count > 1
@@ -114,16 +123,18 @@ def as_data(file: ClaimFile, verdicts: Sequence[Verdict]) -> dict[str, Any]:
     """Return the data that `normexp claims --json` prints."""
     counts = Counter(str(verdict.word) for verdict in verdicts)
     claims = [_claim_data(verdict) for verdict in verdicts]
-    return {"schema": 1, "file": str(file.path), "title": file.title, "verdicts": dict(counts), "claims": claims}
+    return {"schema": 2, "file": str(file.path), "title": file.title, "verdicts": dict(counts), "claims": claims}
 
 
 def _claim_data(verdict: Verdict) -> dict[str, Any]:
     claim = verdict.claim
-    statement = {name: getattr(claim, name) for name in ("id", "section", "kind", "text", "stated")}
+    statement = {name: getattr(claim, name) for name in ("id", "section", "kind", "weight", "text", "stated")}
     judged = {"verdict": verdict.word, "when": verdict.when, "quick": verdict.quick and claim.kind is Kind.SWEEP}
-    expected = {"expected": claim.expected, "differs": verdict.differs}
-    evidence = {"findings": verdict.findings, "citation": claim.citation, "note": claim.note}
-    return statement | judged | expected | evidence
+    expected = {"expected": str(claim.expected) if claim.expected else None, "differs": verdict.differs}
+    corrected = {"uncorrected": verdict.uncorrected, "family": verdict.family, "correction": verdict.correction}
+    threshold = {"by_threshold": dict(verdict.by_threshold), "threshold": verdict.threshold}
+    evidence = {"findings": verdict.findings, "citation": claim.citation, "reason": claim.reason, "note": claim.note}
+    return statement | judged | expected | corrected | threshold | evidence
 
 
 def vocabulary() -> RenderableType:
@@ -149,12 +160,18 @@ def _figures(count: int | None) -> str:
 
 
 def _result(finding: Finding, kind: Kind) -> str:
-    if finding.holds is None:
-        return "not enough runs"
-    words = "holds" if finding.holds else "does not hold"
+    if finding.decision is Decision.TOO_FEW:
+        return str(finding.decision)
     if kind is Kind.COMPUTE:
-        return f"holds only when {finding.setting}" if finding.word is Word.ONLY_WHEN else words
-    return f"{words}, {plural(finding.seeds, 'seed')} per cell"
+        return f"holds only when {finding.setting}" if finding.word is Word.HOLDS_WHEN else str(finding.decision)
+    return f"{finding.decision}, {plural(finding.seeds, 'seed')} per cell{p_value_text(finding)}"
+
+
+def p_value_text(finding: Finding) -> str:
+    """Return the p-value of a comparison after a comma, empty for a count."""
+    if finding.p_value is None:
+        return ""
+    return f", p = {finding.p_value:.2g}" if finding.p_value >= 1e-4 else ", p < 0.0001"
 
 
 def _broken(claim_id: str) -> str:

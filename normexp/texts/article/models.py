@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from normexp.claims.claim import Finding, Word
+from normexp.claims.claim import Finding, Word, yes_or_no
 from normexp.config.labels import listed
 from normexp.schemes import models
 from normexp.schemes.models import Model
@@ -38,11 +38,11 @@ def timeline(seed: int, stated: Mapping[str, tuple[str, str, str]] = TIMELINE) -
     wrong = [f"{name} has {', '.join(in_table[name])}" for name in stated if in_table[name] != stated[name]]
     measured = "; ".join(wrong) or f"{len(stated)} models as stated"
     return Finding(
-        holds=not wrong,
+        decision=yes_or_no(not wrong),
         measured=measured,
         sentence=f"in the code and papers of the table of models, {measured}",
         seeds=1,
-        word=Word.MISQUOTED if wrong else None,
+        word=Word.SOURCE_DIFFERS if wrong else None,
     )
 
 
