@@ -98,8 +98,8 @@ def close(
 ) -> Finding:
     """Two sides are equivalent: the 90 % CI of the paired difference is inside ± `within`.
 
-    This is the result of two one-sided tests at 5 % each. It is refuted if the 95 % CI is outside ± `within`. Losses are
-    equivalent only if every run learned: two sides that learn nothing are always close. `over` is as in `lower`.
+    This is the result of two one-sided tests at 5 % each. It is refuted if the 95 % CI is outside ± `within`. Losses
+    are equivalent only if every run learned: two sides that learn nothing are always close. `over` is as in `lower`.
     """
     left, right, gap = stats.paired(frame, one, other, needed, over, measure)
     return _equivalence(frame, (one, left), (other, right), gap, over, measure, within=within, both=True)
@@ -215,7 +215,7 @@ def _every(frame: pd.DataFrame, needed: int, sign: int, value: float, of_runs: S
     measured = f"{ends_text(numbers, gap.scale)} against {value:g}"
     sentence = (
         f"{measure_text(measure)} of {cell.name} by seed: {measured}; mean {cell.text(measure)}; "
-        f"required: {'above' if sign > 0 else 'below'} in every run"
+        f"required: {'above' if sign > 0 else 'below'} {value:g} in every run"
     )
     return stats.finding([cell], ruling, f"{lead(measure)}{measured}", sentence)
 
@@ -260,7 +260,8 @@ def changes(
 
 def _changed(rises: Sequence[tuple[float, float]], scale: Scale, times: float, mixed: bool) -> Ruling:
     """Decide whether the second number of each pair is larger, by more than a factor of `times`."""
-    changes = [0.0 if low == high else scale.number(high) - scale.number(low) for low, high in rises]
+    numbers = [(scale.number(low), scale.number(high)) for low, high in rises]
+    changes = [0.0 if low == high else high - low for low, high in numbers]
     least = [math.log(times) if scale is Scale.LOG else (times - 1) * abs(low) for low, _ in rises]
     ruling = in_every_run(Difference(tuple(changes), scale, mixed))
     enough = in_every_run(

@@ -50,7 +50,8 @@ STATISTICS = (
     "5 % each. Where the runs of a cell end differently, or a number is infinite, the sign test over seeds takes the "
     "place of the interval. Magnitudes and ratios are compared by ratio. A claim that holds in some cells only is "
     "corrected by Holm's method over all its cells. A claim about the step at which runs become non-finite needs 12 "
-    "seeds. Every claim by runs is also judged with thresholds of 2 % and 5 % for learned; a verdict that changes says so."
+    "seeds. Each claim by runs is also judged with thresholds of 2 % and 5 % for learned; if its verdict changes, it "
+    "says so."
 )
 """How the verdicts by runs are reached."""
 NEARLY_ALL = 0.8
