@@ -185,7 +185,7 @@ def test_magnitudes_are_compared_by_ratio() -> None:
     frame = pd.concat([small.assign(norm="ln"), large.assign(norm="none", run_id=large["run_id"] + "-b")])
     options = {"better": {"norm": ("ln",)}, "worse": {"norm": ("none",)}, "measure": "max_logit_after"}
     finding = CHECKS["lower"].function(frame, 3, **options)
-    # ratios 100, 50, 200: logs 4.605, 3.912, 5.298; mean 4.605 (ratio 100), std ln 2, half 4.3027 ln 2 / sqrt 3 = 1.7219
+    # ratios 100, 50, 200: geometric mean 100, std ln 2, half 4.3027 ln 2 / sqrt 3 = 1.7219, a factor of 5.595
     assert finding.measured.endswith("ratio 100 (17.9 to 559)")
     assert finding.measured.startswith("max logit after: norm ln 2 ×/÷ 2 (3)")
     assert finding.holds

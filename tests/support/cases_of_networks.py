@@ -160,4 +160,4 @@ CASES: dict[str, tuple[list[Made], list[Made]]] = {
         [lambda: skeleton.check_finds_the_fault(0, missing=False)],
     ),
 }
-"""Name to calls that must bear it out (or `only when`), and calls that must not."""
+"""Name to calls that must bear it out (or `holds when`), and calls that must not."""

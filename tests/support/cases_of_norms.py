@@ -125,4 +125,4 @@ CASES: dict[str, tuple[list[Made], list[Made]]] = {
         [lambda: switched_to_fresh_weights()],
     ),
 }
-"""Name to calls that must bear it out (or `only when`), and calls that must not."""
+"""Name to calls that must bear it out (or `holds when`), and calls that must not."""
