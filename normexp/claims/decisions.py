@@ -88,11 +88,11 @@ class Difference:
     def _number(self, number: float) -> str:
         return self.scale.text(self.scale.value(number))
 
-    def no_interval(self) -> str:
-        """Return what the sign test lacks, for a difference without an interval."""
+    def no_interval(self, level: float = LEVEL) -> str:
+        """Return what the sign test lacks, for a difference without an interval and a two-sided test at this level."""
         if len(self.values) < 2:
             return "one seed has no interval"
-        fewest = fewest_for_sign_test()
+        fewest = fewest_for_sign_test(level)
         more = f", which needs at least {fewest} seeds" if len(self.values) < fewest else ""
         cause = "a side mixes outcomes" if self.mixed else "a number is infinite"
         return f"{cause}, so that the sign test over seeds decides{more}"
@@ -137,7 +137,7 @@ def is_within(gap: Difference, low: float, high: float) -> Ruling:
         return Ruling(Decision.REFUTED, p_value, "the 95 % interval is outside")
     interval = gap.interval(2 * LEVEL)
     if interval is None:
-        return Ruling(Decision.UNDECIDED, p_value, gap.no_interval())
+        return Ruling(Decision.UNDECIDED, p_value, gap.no_interval(2 * LEVEL))
     ends = " to ".join(gap.scale.text(gap.scale.value(end)) for end in interval)
     return Ruling(Decision.UNDECIDED, p_value, f"the 90 % interval, {ends}, is not inside")
 

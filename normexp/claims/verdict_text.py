@@ -17,8 +17,8 @@ KINDS = {
 
 
 def summary(verdicts: Sequence[Verdict]) -> str:
-    """Return the totals, one line per kind of claim, and a line for each verdict that is not expected."""
-    return "\n".join([totals(verdicts), *totals_by_kind(verdicts), *unexpected(verdicts)])
+    """Return the totals, and a line for each verdict that is not expected."""
+    return "\n".join([totals(verdicts), *unexpected(verdicts)])
 
 
 def totals(verdicts: Sequence[Verdict]) -> str:

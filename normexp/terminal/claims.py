@@ -19,7 +19,7 @@ from normexp.claims.calculations import COMPUTED
 from normexp.claims.checks import CHECKS
 from normexp.claims.claim import ClaimFile, Decision, Finding, Kind, Verdict, Word
 from normexp.claims.measures import MEASURES, OF_ROW
-from normexp.claims.verdict_text import measured, summary
+from normexp.claims.verdict_text import measured, summary, totals_by_kind
 from normexp.config.labels import listed, plural
 from normexp.terminal.console import WIDE, Encodable, ResponsiveTable, encodable, unpadded
 
@@ -62,8 +62,9 @@ class VerdictTable:
 
 
 def listing(verdicts: Sequence[Verdict], title: str) -> RenderableType:
-    """Return the table of verdicts with the file's title and a summary."""
-    return Group(Encodable(title, "bold"), VerdictTable(verdicts), Encodable(summary(verdicts)))
+    """Return the file's title, the totals by kind, the table of verdicts, and a summary."""
+    by_kind = [Encodable(line) for line in totals_by_kind(verdicts)]
+    return Group(Encodable(title, "bold"), *by_kind, VerdictTable(verdicts), Encodable(summary(verdicts)))
 
 
 def detail(verdict: Verdict, commands: Sequence[str], folder: Path) -> RenderableType:
@@ -144,12 +145,14 @@ def vocabulary() -> RenderableType:
         for name, row in CHECKS.items()
     )
     takes = tuple(dict.fromkeys((part, str(kind)) for row in CHECKS.values() for part, kind in row.takes.items()))
-    measures = tuple((name, measure.help) for name, measure in MEASURES.items())
+    measures = tuple((name, str(measure.scale), measure.help) for name, measure in MEASURES.items())
     computed = tuple((name, _figures(row.figures), row.help) for name, row in COMPUTED.items())
     tables = (
         TextTable(title="Checks of stored runs", header=("check", "parameters", "holds if"), rows=checks),
         TextTable(title="Parameters of checks", header=("parameter", "value"), rows=takes),
-        TextTable(title=f"Measures, in addition to {listed(OF_ROW)}", header=("measure", "meaning"), rows=measures),
+        TextTable(
+            title=f"Measures, in addition to {listed(OF_ROW)}", header=("measure", "compared", "meaning"), rows=measures
+        ),
         TextTable(title="Calculations", header=("check", "figures", "holds if"), rows=computed),
     )
     return Group(*map(ResponsiveTable, tables))
