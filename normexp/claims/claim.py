@@ -46,7 +46,7 @@ class Kind(StrEnum):
     SWEEP = "sweep"
     COMPUTE = "compute"
     CITED = "cited"
-    NOT_CHECKABLE = "not checkable"
+    NONE = "none"
 
 
 class Weight(StrEnum):
@@ -152,7 +152,7 @@ class Claim:
     A sweep claim uses the points of `sweeps` (stems of files) that match `where`, separately for each of its settings
     (labels of the sweeps). `elsewhere` holds further conditions by name, each with its changes to `where`. Every cell
     that the check compares needs `seeds` done runs; a calculation runs with as many seeds. `expected` is the verdict of
-    the last full run, or None if there was none or if it depends on the machine. `reason` says why a claim is not
+    the last full run, or None if there was none or if it depends on the machine. `why` says why a claim is not
     checkable.
     """
 
@@ -170,7 +170,7 @@ class Claim:
     elsewhere: Mapping[str, Selection] = field(default_factory=lambda: NOTHING)
     seeds: int = 3
     citation: Citation | None = None
-    reason: str = ""
+    why: str = ""
     weight: Weight = Weight.DETAIL
     expected: Expected | None = None
     note: str = ""
@@ -340,4 +340,4 @@ def _not_checkable(claim: Claim, findings: Sequence[Finding]) -> tuple[Word, tup
     return Word.NOT_CHECKABLE, ()
 
 
-_RULES = {Kind.COMPUTE: _of_calculations, Kind.CITED: _of_sources, Kind.NOT_CHECKABLE: _not_checkable}
+_RULES = {Kind.COMPUTE: _of_calculations, Kind.CITED: _of_sources, Kind.NONE: _not_checkable}

@@ -34,7 +34,7 @@ BY_KIND: Mapping[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
     Kind.SWEEP: (("check", "runs"), ("with", "settings", "seeds", "elsewhere")),
     Kind.COMPUTE: (("check",), ("with", "seeds")),
     Kind.CITED: (("source", "says", "agrees"), ("own",)),
-    Kind.NOT_CHECKABLE: (("reason",), ()),
+    Kind.NONE: (("why",), ()),
 }
 """The required and the optional keys of each kind of claim, in addition to those of every claim."""
 OPTIONAL = ("weight", "expected", "note")
@@ -215,7 +215,7 @@ class _Reader:
             self._check_keys(kind, entries, node, where)
         expected = self._expected(kind, entries, where)
         weight = self._choice(entries, where, "weight", [*Weight])
-        texts: dict[str, Any] = {name: self._word(entries, where, name) or "" for name in (*ALWAYS, "note", "reason")}
+        texts: dict[str, Any] = {name: self._word(entries, where, name) or "" for name in (*ALWAYS, "note", "why")}
         self._check_id(texts["id"], node, where)
         rest = self._rest(kind, entries, where)
         if kind is None or self.source.notes.count > before:

@@ -12,7 +12,7 @@ KINDS = {
     Kind.SWEEP: "by runs",
     Kind.COMPUTE: "by calculation",
     Kind.CITED: "by its source",
-    Kind.NOT_CHECKABLE: "not checkable",
+    Kind.NONE: "not checkable",
 }
 
 
@@ -60,8 +60,8 @@ def measured(verdict: Verdict) -> str:
     citation = verdict.claim.citation
     if citation is not None:
         return f"{citation.source}: {citation.says}"
-    if verdict.claim.kind is Kind.NOT_CHECKABLE:
-        return verdict.claim.reason
+    if verdict.claim.kind is Kind.NONE:
+        return verdict.claim.why
     if verdict.claim.kind is Kind.COMPUTE and verdict.findings:
         more = len(verdict.findings) - 1
         return verdict.findings[0].measured + (f" (first of {more + 1} seeds)" if more else "")

@@ -78,8 +78,8 @@ def detail(verdict: Verdict, commands: Sequence[str], folder: Path) -> Renderabl
     parts.append(Encodable(f"Verdict: {verdict.text}.", STYLES[verdict.word]))
     if claim.citation is not None:
         parts.append(Encodable(f"{claim.citation.source}: {claim.citation.says}."))
-    if claim.reason:
-        parts.append(Encodable(f"Reason: {claim.reason}."))
+    if claim.why:
+        parts.append(Encodable(f"Why: {claim.why}."))
     if verdict.correction:
         parts.append(Encodable(f"Several cells: {verdict.correction}."))
     if verdict.threshold:
@@ -134,7 +134,7 @@ def _claim_data(verdict: Verdict) -> dict[str, Any]:
     expected = {"expected": str(claim.expected) if claim.expected else None, "differs": verdict.differs}
     corrected = {"uncorrected": verdict.uncorrected, "family": verdict.family, "correction": verdict.correction}
     threshold = {"by_threshold": dict(verdict.by_threshold), "threshold": verdict.threshold}
-    evidence = {"findings": verdict.findings, "citation": claim.citation, "reason": claim.reason, "note": claim.note}
+    evidence = {"findings": verdict.findings, "citation": claim.citation, "why": claim.why, "note": claim.note}
     return statement | judged | expected | corrected | threshold | evidence
 
 

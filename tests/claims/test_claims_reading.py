@@ -124,12 +124,12 @@ def test_a_word_of_an_earlier_version_is_read_and_told_once(
 
 
 def test_a_claim_that_cannot_be_checked_needs_a_reason_alone(folder: Path) -> None:
-    entry = '  - {id: a, section: "1", text: t, stated: s, kind: not checkable, reason: needs GPUs, weight: central}\n'
+    entry = '  - {id: a, section: "1", text: t, stated: s, kind: none, why: needs GPUs, weight: central}\n'
     (claim,) = read(folder, entry).claims
-    assert (claim.kind, claim.reason, claim.weight) == (Kind.NOT_CHECKABLE, "needs GPUs", Weight.CENTRAL)
+    assert (claim.kind, claim.why, claim.weight) == (Kind.NONE, "needs GPUs", Weight.CENTRAL)
     (verdict,) = evaluate.judged(read(folder, entry), [claim], folder)
     assert verdict.word is Word.NOT_CHECKABLE
-    assert places(faults(folder, entry.replace(", reason: needs GPUs", ""))) == ["claims[1]"]
+    assert places(faults(folder, entry.replace(", why: needs GPUs", ""))) == ["claims[1]"]
     assert places(faults(folder, entry.replace("central", "heavy"))) == ["claims[1].weight"]
     assert read(folder, GOOD).claims[0].weight is Weight.DETAIL
 

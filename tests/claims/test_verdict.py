@@ -61,7 +61,7 @@ class TestVerdict:
         assert judge(made(kind=Kind.CITED, citation=citation), []).word is word
 
     def test_a_claim_that_cannot_be_checked_says_so(self) -> None:
-        assert judge(made(kind=Kind.NOT_CHECKABLE, reason="needs GPUs"), []).text == "not checkable here"
+        assert judge(made(kind=Kind.NONE, why="needs GPUs"), []).text == "not checkable here"
 
     def test_only_a_decided_verdict_on_full_runs_differs(self) -> None:
         claim = made(expected=expecting(Word.HOLDS), settings=("a",))
