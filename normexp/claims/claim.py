@@ -15,6 +15,9 @@ reproduced`.
 
 A cited claim is `reproduced` if its source agrees. Otherwise it is `self-contradicting` if the source is the text
 itself, and `misquoted` if it is another.
+
+A claim of kind `none` is `not checkable here`: neither runs nor a calculation nor a source can decide it, and its entry
+says why.
 """
 
 from __future__ import annotations
@@ -36,11 +39,19 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Kind(StrEnum):
-    """How a claim is checked: against stored runs, by a calculation, or against its source."""
+    """How a claim is checked: against stored runs, by a calculation, against its source, or not at all."""
 
     SWEEP = "sweep"
     COMPUTE = "compute"
     CITED = "cited"
+    NONE = "none"
+
+
+class Weight(StrEnum):
+    """What hangs on a claim: a conclusion of the text rests on a central one, and on no detail."""
+
+    CENTRAL = "central"
+    DETAIL = "detail"
 
 
 class Word(StrEnum):
@@ -51,6 +62,7 @@ class Word(StrEnum):
     NOT_REPRODUCED = "not reproduced"
     MISQUOTED = "misquoted"
     CONTRADICTING = "self-contradicting"
+    NOT_CHECKABLE = "not checkable here"
     NOT_ENOUGH = "not enough runs"
 
 
@@ -101,6 +113,9 @@ class Citation:
 class Claim:
     """A claim. `stated` is the value as printed in the text; `place` is the file:line of its entry.
 
+    `quote` is the sentence of the text that makes the claim, in its language, and `translation` is the same in English;
+    both may be empty. `why` says why a claim of kind none cannot be checked.
+
     A sweep claim uses the points of `sweeps` (stems of files) that match `where`, separately for each of its settings
     (labels of the sweeps). `elsewhere` holds further conditions by name, each with its changes to `where`. Every cell
     that the check compares needs `seeds` done runs; a calculation runs with as many seeds. `expected` is the verdict of
@@ -123,6 +138,10 @@ class Claim:
     citation: Citation | None = None
     expected: Word | None = None
     note: str = ""
+    quote: str = ""
+    translation: str = ""
+    weight: Weight = Weight.DETAIL
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,4 +225,13 @@ def _of_sources(claim: Claim, findings: Sequence[Finding]) -> tuple[Word, tuple[
     return Word.CONTRADICTING if citation.own else Word.MISQUOTED, ()
 
 
-_RULES = {Kind.SWEEP: _of_runs, Kind.COMPUTE: _of_calculations, Kind.CITED: _of_sources}
+def _of_nothing(claim: Claim, findings: Sequence[Finding]) -> tuple[Word, tuple[str, ...]]:
+    return Word.NOT_CHECKABLE, ()
+
+
+_RULES = {
+    Kind.SWEEP: _of_runs,
+    Kind.COMPUTE: _of_calculations,
+    Kind.CITED: _of_sources,
+    Kind.NONE: _of_nothing,
+}

@@ -115,7 +115,7 @@ def _needed(plan: Plan, claims: Iterable[Claim], scale: float) -> list[tuple[str
 
 
 def _findings(claim: Claim, sweep_plans: Mapping[str, Plan], evidence: Evidence, scale: float) -> list[Finding]:
-    if claim.kind is Kind.CITED:
+    if claim.kind in (Kind.CITED, Kind.NONE):
         return []
     if claim.kind is Kind.COMPUTE:
         return _calculated(claim)

@@ -10,7 +10,7 @@ import yaml
 
 from normexp.claims.calculations import COMPUTED
 from normexp.claims.checks import CHECKS, Takes
-from normexp.claims.claim import Citation, Claim, ClaimFile, Kind, Selection, Word
+from normexp.claims.claim import Citation, Claim, ClaimFile, Kind, Selection, Weight, Word
 from normexp.claims.measures import MEASURES, OF_ROW
 from normexp.config.axes import Axis
 from normexp.config.groups import read_axis, read_value
@@ -30,10 +30,14 @@ COUNT = Key(kind=int, default=1, neutral=1, help="", low=1)
 SWITCH = Key(kind=bool, default=False, neutral=False, help="")
 TOP = ("name", "title", "sweeps", "settings", "claims")
 ALWAYS = ("id", "section", "text", "stated", "kind")
+QUOTED = ("quote", "translation")
+"""Optional keys of every claim: each needs the other."""
+OPTIONAL = (*QUOTED, "weight")
 BY_KIND: Mapping[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
     Kind.SWEEP: (("check", "runs"), ("with", "settings", "seeds", "elsewhere", "expected", "note")),
     Kind.COMPUTE: (("check",), ("with", "seeds", "expected", "note")),
     Kind.CITED: (("source", "says", "agrees"), ("own", "expected", "note")),
+    Kind.NONE: (("why",), ("expected", "note")),
 }
 """The required and the optional keys of each kind of claim, in addition to those of every claim."""
 SETTING = "setting"
@@ -187,7 +191,7 @@ class _Reader:
     def _claim(self, node: yaml.Node, where: str) -> Claim | None:
         """Read the entry of a claim as far as possible. Return None if there was a complaint."""
         before = self.source.notes.count
-        every = {*ALWAYS, *(name for keys in BY_KIND.values() for names in keys for name in names)}
+        every = {*ALWAYS, *OPTIONAL, *(name for keys in BY_KIND.values() for names in keys for name in names)}
         entries = self._entries(node, where, every, needed=ALWAYS)
         word = self._choice(entries, where, "kind", [*Kind])
         kind = Kind(word) if word is not None else None
@@ -196,21 +200,28 @@ class _Reader:
         expected = entries.get("expected")
         has_expected = expected is not None and not is_null(expected.node)
         word = self._choice(entries, where, "expected", [*Word]) if has_expected else None
-        texts: dict[str, Any] = {name: self._word(entries, where, name) or "" for name in (*ALWAYS, "note")}
+        weight = self._choice(entries, where, "weight", [*Weight])
+        names = (*ALWAYS, *QUOTED, "why", "note")
+        texts: dict[str, Any] = {name: self._word(entries, where, name) or "" for name in names}
         self._check_id(texts["id"], node, where)
+        if missing := [name for name in QUOTED if name not in entries]:
+            if len(missing) < len(QUOTED):
+                self.source.fault(node, where, f"quote and translation belong together: write {missing[0]} as well")
         rest = self._rest(kind, entries, where)
         if kind is None or self.source.notes.count > before:
             return None
         texts |= {"kind": kind, "expected": Word(word) if word else None, "place": self.source.place(node)}
+        texts |= {"weight": Weight(weight or Weight.DETAIL)}
         return Claim(**texts, **rest)
 
     def _check_keys(self, kind: Kind, entries: dict[str, Entry], node: yaml.Node, where: str) -> None:
         """Complain about missing keys, and about keys that this kind of claim does not have; drop the latter."""
         needed, allowed = BY_KIND[kind]
-        for name in [name for name in entries if name not in (*ALWAYS, *needed, *allowed)]:
-            self.source.fault(entries.pop(name).key_node, f"{where}.{name}", f"a {kind} claim has no {name}: remove it")
+        for name in [name for name in entries if name not in (*ALWAYS, *OPTIONAL, *needed, *allowed)]:
+            message = f"a claim of kind {kind} has no {name}: remove it"
+            self.source.fault(entries.pop(name).key_node, f"{where}.{name}", message)
         if missing := [name for name in needed if name not in entries]:
-            self.source.fault(node, where, f"a {kind} claim needs {', '.join(missing)}")
+            self.source.fault(node, where, f"a claim of kind {kind} needs {', '.join(missing)}")
 
     def _check_id(self, claim_id: str, node: yaml.Node, where: str) -> None:
         """Complain about an id that an earlier claim has."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from normexp.claims.claim import Finding, Kind, Verdict, Word
+from normexp.claims.claim import Claim, Finding, Kind, Verdict, Word
 from normexp.config.labels import listed, plural
 
 
@@ -24,7 +24,9 @@ def summary(verdicts: Sequence[Verdict]) -> str:
 
 
 def measured(verdict: Verdict) -> str:
-    """Return the evidence in brief: by setting, of the first seed of a calculation, or from the source."""
+    """Return the evidence in brief: by setting, of the first seed of a calculation, from the source, or why none."""
+    if verdict.claim.kind is Kind.NONE:
+        return verdict.claim.why
     citation = verdict.claim.citation
     if citation is not None:
         return f"{citation.source}: {citation.says}"
@@ -36,6 +38,11 @@ def measured(verdict: Verdict) -> str:
         by_text.setdefault(finding.measured, []).append(finding.setting)
     named = [f"{listed(names)}: {text}" if all(names) else text for text, names in by_text.items()]
     return "; ".join(named)
+
+
+def quoted(claim: Claim) -> str:
+    """Return the text's own sentence with its translation; empty if the entry has none."""
+    return f"“{claim.quote}” ({claim.translation})" if claim.quote else ""
 
 
 def _relevant(verdict: Verdict) -> Iterator[Finding]:

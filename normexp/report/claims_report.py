@@ -18,7 +18,7 @@ from normexp.analysis.tables import TextTable, cell_text, joined_text, pivot, re
 from normexp.claims.claim import Claim, ClaimFile, Kind, Verdict, Word
 from normexp.claims.evidence import QUICK_SCALE, Evidence, plans
 from normexp.claims.files import called, folder_of
-from normexp.claims.verdict_text import measured
+from normexp.claims.verdict_text import measured, quoted
 from normexp.claims.verdict_text import summary as counts
 from normexp.config import plugins
 from normexp.config.labels import Labels, exact_text, listed, loss_text, plural, values_text
@@ -54,9 +54,15 @@ MEANINGS = {
     Word.NOT_REPRODUCED: "holds in no setting",
     Word.MISQUOTED: "its source, or another source that is named, says otherwise",
     Word.CONTRADICTING: "the text says otherwise elsewhere",
+    Word.NOT_CHECKABLE: "neither runs nor a calculation nor a source can decide it; the reason is given",
     Word.NOT_ENOUGH: "too few runs are stored to decide",
 }
-KINDS = {Kind.SWEEP: "by runs", Kind.COMPUTE: "by calculation", Kind.CITED: "by its source"}
+KINDS = {
+    Kind.SWEEP: "by runs",
+    Kind.COMPUTE: "by calculation",
+    Kind.CITED: "by its source",
+    Kind.NONE: "not checked",
+}
 COLUMNS = ("id", "section", "kind", "verdict", "when", "quick", "expected", "stated", "measured", "seeds", "run_ids")
 
 
@@ -83,7 +89,9 @@ def findings_list(verdicts: Sequence[Verdict]) -> Points:
 def _evidence(verdict: Verdict) -> str:
     runs = plural(len(verdict.run_ids), "run")
     quick = " Quick runs are not conclusive." if verdict.quick else ""
-    return f"Stated: {verdict.claim.stated}. Measured in {runs}: {measured(verdict)}. Claim {verdict.claim.id}.{quick}"
+    claim = verdict.claim
+    text = f" The text: {quoted(claim)}." if claim.quote else ""
+    return f"Stated: {claim.stated}.{text} Measured in {runs}: {measured(verdict)}. Claim {claim.id}.{quick}"
 
 
 def _predicate(verdict: Verdict) -> str:
@@ -379,8 +387,12 @@ def _verdicts(verdicts: Sequence[Verdict]) -> Iterator[Block]:
         by_section.setdefault(verdict.claim.section, []).append(verdict)
     for section, in_section in by_section.items():
         yield Heading(f"Section {section}" if section[:1].isdigit() else section.capitalize(), 3)
-        rows = tuple((v.claim.id, v.text, v.claim.text, v.claim.stated, measured(v)) for v in in_section)
-        header = ("claim", "verdict", "statement", "stated", "measured, or source")
+        with_quotes = any(v.claim.quote for v in in_section)
+        rows = tuple(
+            (v.claim.id, v.text, *([quoted(v.claim)] if with_quotes else []), v.claim.text, v.claim.stated, measured(v))
+            for v in in_section
+        )
+        header = ("claim", "verdict", *(["the text"] if with_quotes else []), "statement", "stated", "measured, or source")
         yield Grid(TextTable(title="", header=header, rows=rows), tuple(v.word.value for v in in_section))
         notes = tuple(f"{v.claim.id}: {v.claim.note}." for v in in_section if v.claim.note)
         if notes:
