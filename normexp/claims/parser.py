@@ -204,9 +204,9 @@ class _Reader:
         names = (*ALWAYS, *QUOTED, "why", "note")
         texts: dict[str, Any] = {name: self._word(entries, where, name) or "" for name in names}
         self._check_id(texts["id"], node, where)
-        if missing := [name for name in QUOTED if name not in entries]:
-            if len(missing) < len(QUOTED):
-                self.source.fault(node, where, f"quote and translation belong together: write {missing[0]} as well")
+        missing = [name for name in QUOTED if name not in entries]
+        if 0 < len(missing) < len(QUOTED):
+            self.source.fault(node, where, f"quote and translation belong together: write {missing[0]} as well")
         rest = self._rest(kind, entries, where)
         if kind is None or self.source.notes.count > before:
             return None

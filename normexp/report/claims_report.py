@@ -387,15 +387,14 @@ def _verdicts(verdicts: Sequence[Verdict]) -> Iterator[Block]:
         by_section.setdefault(verdict.claim.section, []).append(verdict)
     for section, in_section in by_section.items():
         yield Heading(f"Section {section}" if section[:1].isdigit() else section.capitalize(), 3)
-        with_quotes = any(v.claim.quote for v in in_section)
-        rows = tuple(
-            (v.claim.id, v.text, *([quoted(v.claim)] if with_quotes else []), v.claim.text, v.claim.stated, measured(v))
-            for v in in_section
-        )
-        header = ("claim", "verdict", *(["the text"] if with_quotes else []), "statement", "stated", "measured, or source")
+        rows = tuple((v.claim.id, v.text, v.claim.text, v.claim.stated, measured(v)) for v in in_section)
+        header = ("claim", "verdict", "statement", "stated", "measured, or source")
         yield Grid(TextTable(title="", header=header, rows=rows), tuple(v.word.value for v in in_section))
-        notes = tuple(f"{v.claim.id}: {v.claim.note}." for v in in_section if v.claim.note)
-        if notes:
+        if quotes := tuple(f"{v.claim.id}: {quoted(v.claim)}." for v in in_section if v.claim.quote):
+            yield Paragraph("The sentences of the text that these entries are about:")
+            yield Points(quotes)
+        if notes := tuple(f"{v.claim.id}: {v.claim.note}." for v in in_section if v.claim.note):
+            yield Paragraph("Notes:")
             yield Points(notes)
 
 
