@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from normexp.claims import evaluate
-from normexp.claims.claim import ClaimFile, Kind, Word
+from normexp.claims.claim import ClaimFile, Kind, Weight, Word
 from normexp.claims.evidence import plans
 from normexp.claims.files import choose, shipped
 from normexp.claims.parser import load, parse
+from normexp.claims.verdict_text import measured
 from normexp.config import grid
 from normexp.config.sweep_file import load as load_sweep
 from normexp.errors import UserError
@@ -58,7 +59,29 @@ def test_a_claim_as_it_is_written(folder: Path) -> None:
     assert claim.where == {"lr": (1e-3,), "depth": (1,)}
     assert claim.elsewhere == {"at a high rate": {"lr": (1e-2,)}}
     assert claim.expected is Word.ONLY_WHEN
+    assert (claim.quote, claim.translation, claim.weight) == ("", "", Weight.DETAIL)
     assert claim.place == f"{folder}/mine.yaml:3"
+
+
+UNCHECKED = """\
+  - id: mine.said
+    section: "1"
+    quote: 有人做过
+    translation: Some have done it
+    weight: central
+    text: It has been done
+    stated: done
+    kind: none
+    why: nobody is named
+"""
+
+
+def test_a_claim_that_cannot_be_checked_says_why(folder: Path) -> None:
+    file = read(folder, UNCHECKED)
+    (claim,) = file.claims
+    assert (claim.quote, claim.translation, claim.weight) == ("有人做过", "Some have done it", Weight.CENTRAL)
+    (verdict,) = evaluate.judged(file, file.claims, folder)
+    assert (verdict.word, measured(verdict)) == (Word.NOT_CHECKABLE, "nobody is named")
 
 
 @pytest.mark.parametrize(
@@ -74,6 +97,13 @@ def test_a_claim_as_it_is_written(folder: Path) -> None:
         ("sweeps: pairs,", "sweeps: pair,", "11: claims[1].runs.sweeps", "pairs?"),
         ("kind: sweep", "kind: sweeps", "7: claims[1].kind", "sweep?"),
         ("kind: sweep", "kind: cited", "9: claims[1].with", "remove"),
+        ("kind: sweep", "kind: none", "8: claims[1].check", "remove"),
+        ("kind: sweep", "kind: none", "3: claims[1]", "why"),
+        ("    stated: alike", "    quote: 一样\n    stated: alike", "3: claims[1]", "translation"),
+        ("    stated: alike", "    translation: alike\n    stated: alike", "3: claims[1]", "quote"),
+        ("    stated: alike", "    quote:\n    translation: a\n    stated: alike", "6: claims[1].quote", "empty"),
+        ("    stated: alike", "    quote: [a]\n    translation: a\n    stated: alike", "6: claims[1].quote", "text"),
+        ("    stated: alike", "    weight: heavy\n    stated: alike", "6: claims[1].weight", "central"),
         ("expected: only when", "expected: maybe", "13: claims[1].expected", "only when"),
         ("seeds: 2", "seeds: 0", "10: claims[1].seeds", "1"),
         ("text: LayerNorm and none end alike", "txt: a", "5: claims[1].txt", "text?"),

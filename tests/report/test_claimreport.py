@@ -35,8 +35,10 @@ def test_every_verdict_is_on_the_page_with_what_is_stated_and_measured(plan: Pla
             assert verdict.claim.stated in text
         assert "as written: partly True; as described: partly False" in text
         assert "a paper: otherwise" in text
-        assert "7 claims: 2 reproduced, 1 only when, 1 not reproduced, 1 misquoted" in text
+        assert "8 claims: 2 reproduced, 1 only when, 1 not reproduced, 1 misquoted" in text
         assert "mine.holds: with a | in it." in text
+        assert "mine.holds: “它成立” (it holds)." in text
+        assert "nobody is named" in text
         assert "(quick)" not in text
         assert "Missing" not in text
 
@@ -49,10 +51,10 @@ def test_outcomes_are_explained_above_the_tables(plan: Plan) -> None:
 def test_the_counts_add_up(plan: Plan) -> None:
     shown = page({}, every_word())
     table = next(block for block in shown.blocks if isinstance(block, Grid)).table
-    assert table.header[2:] == ("by runs", "by calculation", "by its source", "claims")
+    assert table.header[2:] == ("by runs", "by calculation", "by its source", "not checked", "claims")
     assert [row[0] for row in table.rows] == [word.value for word in Word]
-    assert [sum(int(row[column]) for row in table.rows) for column in (2, 3, 4, 5)] == [4, 1, 2, 7]
-    assert all(int(row[5]) == sum(map(int, row[2:5])) for row in table.rows)
+    assert [sum(int(row[column]) for row in table.rows) for column in (2, 3, 4, 5, 6)] == [4, 1, 2, 1, 8]
+    assert all(int(row[6]) == sum(map(int, row[2:6])) for row in table.rows)
 
 
 def test_quick_runs_are_called_quick_on_top_and_at_each_verdict(plan: Plan) -> None:
@@ -90,6 +92,7 @@ def test_findings_are_chosen_by_the_rule() -> None:
         "“What most says” holds only as written.",
         "“What more says” holds in no setting.",
     )
+    assert "“它成立” (it holds)" in claims_report.findings_list([every_word()[0]]).items[0]
     for fact in ("most's figure", "14 runs: as written: most True; as described: most False", "mine.most"):
         assert fact in points.items[1]
     many = [by_runs(f"end{number}", True, True, section="summary") for number in range(7)]
@@ -131,7 +134,7 @@ def test_verdicts_are_a_table_too() -> None:
     verdicts = every_word(quick=True)
     rows = list(csv.DictReader(claims_report.to_csv(verdicts).splitlines()))
     assert [row["verdict"] for row in rows] == [verdict.word.value for verdict in verdicts]
-    assert [row["quick"] for row in rows] == ["True"] * 4 + ["False"] * 3
+    assert [row["quick"] for row in rows] == ["True"] * 4 + ["False"] * 4
     assert rows[1]["when"] == "as written"
     assert rows[1]["run_ids"].split(" ")[0] == "partly-written-0"
     assert rows[0]["seeds"] == "3"

@@ -49,16 +49,17 @@ def cited(name: str, *, own: bool) -> Verdict:
 
 
 def every_word(quick: bool = False) -> list[Verdict]:
-    """Return one claim of each verdict, and a calculation."""
+    """Return one claim of each verdict, and a calculation. One has a quote, and one says why it is not checked."""
     computed = Finding(holds=True, measured="4096", sentence="counted", seeds=1)
     return [
-        by_runs("holds", True, True, quick=quick, note="with a | in it"),
+        by_runs("holds", True, True, quick=quick, note="with a | in it", quote="它成立", translation="it holds"),
         by_runs("partly", True, False, quick=quick),
         by_runs("fails", False, False, quick=quick),
         by_runs("thin", True, None, quick=quick),
         judge(claim("counted", Kind.COMPUTE, seeds=1), [computed], quick=quick),
         cited("quoted", own=False),
         cited("twice", own=True),
+        judge(claim("rumoured", Kind.NONE, why="nobody is named"), []),
     ]
 
 
