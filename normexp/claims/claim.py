@@ -17,8 +17,11 @@ or `holds when` with the condition as its setting), or else `holds` or `refuted`
 verdict. `holds when` under one condition also stands if other seeds have `holds`. Anything else is `inconclusive`: the
 result depends on the seed.
 
-A cited claim is `source agrees`, or `contradicts itself` if its source is the text itself, or `source differs`. A claim
-that normexp cannot check is `not checkable here`, and its entry says why.
+A cited claim is `source agrees` if its source does. Otherwise it is `contradicts itself` if the source is the text
+itself, and `source differs` if it is another.
+
+A claim of kind `none` is `not checkable here`: neither runs nor a calculation nor a source can decide it, and its entry
+says why.
 """
 
 from __future__ import annotations
@@ -50,7 +53,7 @@ class Kind(StrEnum):
 
 
 class Weight(StrEnum):
-    """Whether the conclusions of the text rest on a claim, or whether it is a detail."""
+    """What hangs on a claim: a conclusion of the text rests on a central one, and on no detail."""
 
     CENTRAL = "central"
     DETAIL = "detail"
@@ -149,6 +152,9 @@ class Expected:
 class Claim:
     """A claim. `stated` is the value as printed in the text; `place` is the file:line of its entry.
 
+    `quote` is the sentence of the text that makes the claim, in its language, and `translation` is the same in English;
+    both may be empty. `why` says why a claim of kind none cannot be checked.
+
     A sweep claim uses the points of `sweeps` (stems of files) that match `where`, separately for each of its settings
     (labels of the sweeps). `elsewhere` holds further conditions by name, each with its changes to `where`. Every cell
     that the check compares needs `seeds` done runs; a calculation runs with as many seeds. `expected` is the verdict of
@@ -170,10 +176,12 @@ class Claim:
     elsewhere: Mapping[str, Selection] = field(default_factory=lambda: NOTHING)
     seeds: int = 3
     citation: Citation | None = None
-    why: str = ""
-    weight: Weight = Weight.DETAIL
     expected: Expected | None = None
     note: str = ""
+    quote: str = ""
+    translation: str = ""
+    weight: Weight = Weight.DETAIL
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,10 @@ COUNT = Key(kind=int, default=1, neutral=1, help="", low=1)
 SWITCH = Key(kind=bool, default=False, neutral=False, help="")
 TOP = ("name", "title", "sweeps", "settings", "claims")
 ALWAYS = ("id", "section", "text", "stated", "kind")
+QUOTED = ("quote", "translation")
+"""Optional keys of every claim: each needs the other."""
+OPTIONAL = (*QUOTED, "weight", "expected", "note")
+"""The optional keys of every claim."""
 BY_KIND: Mapping[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
     Kind.SWEEP: (("check", "runs"), ("with", "settings", "seeds", "elsewhere")),
     Kind.COMPUTE: (("check",), ("with", "seeds")),
@@ -37,8 +41,6 @@ BY_KIND: Mapping[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
     Kind.NONE: (("why",), ()),
 }
 """The required and the optional keys of each kind of claim, in addition to those of every claim."""
-OPTIONAL = ("weight", "expected", "note")
-"""The optional keys of every claim."""
 EARLIER = {
     "reproduced": (Word.HOLDS,),
     "only when": (Word.HOLDS_WHEN,),
@@ -215,8 +217,13 @@ class _Reader:
             self._check_keys(kind, entries, node, where)
         expected = self._expected(kind, entries, where)
         weight = self._choice(entries, where, "weight", [*Weight])
-        texts: dict[str, Any] = {name: self._word(entries, where, name) or "" for name in (*ALWAYS, "note", "why")}
+        texts: dict[str, Any] = {
+            name: self._word(entries, where, name) or "" for name in (*ALWAYS, *QUOTED, "why", "note")
+        }
         self._check_id(texts["id"], node, where)
+        missing = [name for name in QUOTED if name not in entries]
+        if 0 < len(missing) < len(QUOTED):
+            self.source.fault(node, where, f"quote and translation belong together: write {missing[0]} as well")
         rest = self._rest(kind, entries, where)
         if kind is None or self.source.notes.count > before:
             return None
@@ -243,9 +250,11 @@ class _Reader:
         """Complain about missing keys, and about keys that this kind of claim does not have; drop the latter."""
         needed, allowed = BY_KIND[kind]
         for name in [name for name in entries if name not in (*ALWAYS, *OPTIONAL, *needed, *allowed)]:
-            self.source.fault(entries.pop(name).key_node, f"{where}.{name}", f"a {kind} claim has no {name}: remove it")
+            self.source.fault(
+                entries.pop(name).key_node, f"{where}.{name}", f"a claim of kind {kind} has no {name}: remove it"
+            )
         if missing := [name for name in needed if name not in entries]:
-            self.source.fault(node, where, f"a {kind} claim needs {', '.join(missing)}")
+            self.source.fault(node, where, f"a claim of kind {kind} needs {', '.join(missing)}")
 
     def _check_id(self, claim_id: str, node: yaml.Node, where: str) -> None:
         """Complain about an id that an earlier claim has."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from normexp.claims.claim import Finding, Kind, Verdict, Weight, Word
+from normexp.claims.claim import Claim, Finding, Kind, Verdict, Weight, Word
 from normexp.config.labels import listed, plural
 
 KINDS = {
     Kind.SWEEP: "by runs",
     Kind.COMPUTE: "by calculation",
     Kind.CITED: "by its source",
-    Kind.NONE: "not checkable",
+    Kind.NONE: "not checked",
 }
 
 
@@ -56,12 +56,12 @@ def _counts(verdicts: Sequence[Verdict]) -> str:
 
 
 def measured(verdict: Verdict) -> str:
-    """Return the evidence in brief: by setting, of the first seed of a calculation, or from the source."""
+    """Return the evidence in brief: by setting, of the first seed of a calculation, from the source, or why none."""
+    if verdict.claim.kind is Kind.NONE:
+        return verdict.claim.why
     citation = verdict.claim.citation
     if citation is not None:
         return f"{citation.source}: {citation.says}"
-    if verdict.claim.kind is Kind.NONE:
-        return verdict.claim.why
     if verdict.claim.kind is Kind.COMPUTE and verdict.findings:
         more = len(verdict.findings) - 1
         return verdict.findings[0].measured + (f" (first of {more + 1} seeds)" if more else "")
@@ -73,6 +73,11 @@ def measured(verdict: Verdict) -> str:
         for (text, decision), names in by_text.items()
     ]
     return "; ".join(named)
+
+
+def quoted(claim: Claim) -> str:
+    """Return the text's own sentence with its translation; empty if the entry has none."""
+    return f"“{claim.quote}” ({claim.translation})" if claim.quote else ""
 
 
 def remarks(verdict: Verdict) -> list[str]:

@@ -18,7 +18,7 @@ from normexp.analysis.tables import TextTable, cell_text, joined_text, pivot, re
 from normexp.claims.claim import Claim, ClaimFile, Kind, Verdict, Weight, Word
 from normexp.claims.evidence import QUICK_SCALE, Evidence, plans
 from normexp.claims.files import called, folder_of
-from normexp.claims.verdict_text import KINDS, measured, remarks, totals, totals_by_kind, unexpected
+from normexp.claims.verdict_text import KINDS, measured, quoted, remarks, totals, totals_by_kind, unexpected
 from normexp.config import plugins
 from normexp.config.labels import Labels, exact_text, listed, loss_text, plural, values_text
 from normexp.config.plan import Plan
@@ -64,7 +64,7 @@ MEANINGS = {
     Word.SOURCE_AGREES: "the source says so",
     Word.SOURCE_DIFFERS: "its source, or another source that is named, says otherwise",
     Word.CONTRADICTING: "the text says otherwise elsewhere",
-    Word.NOT_CHECKABLE: "normexp cannot check it; the reason is given",
+    Word.NOT_CHECKABLE: "neither runs nor a calculation nor a source can decide it; the reason is given",
     Word.NOT_ENOUGH: "too few runs are stored to decide",
 }
 COLUMNS = (
@@ -97,7 +97,9 @@ def _evidence(verdict: Verdict) -> str:
     runs = plural(len(verdict.run_ids), "run")
     more = "".join(f" {text[0].upper()}{text[1:]}." for text in (verdict.correction, verdict.threshold) if text)
     more += " Quick runs are not conclusive." if verdict.quick else ""
-    return f"Stated: {verdict.claim.stated}. Measured in {runs}: {measured(verdict)}. Claim {verdict.claim.id}.{more}"
+    claim = verdict.claim
+    text = f" The text: {quoted(claim)}." if claim.quote else ""
+    return f"Stated: {claim.stated}.{text} Measured in {runs}: {measured(verdict)}. Claim {claim.id}.{more}"
 
 
 def _predicate(verdict: Verdict) -> str:
@@ -401,8 +403,11 @@ def _verdicts(verdicts: Sequence[Verdict]) -> Iterator[Block]:
         rows = tuple((v.claim.id, v.text, v.claim.text, v.claim.stated, measured(v)) for v in in_section)
         header = ("claim", "verdict", "statement", "stated", "measured, or source")
         yield Grid(TextTable(title="", header=header, rows=rows), tuple(v.word.value for v in in_section))
-        notes = tuple(f"{v.claim.id}: {text}." for v in in_section for text in remarks(v))
-        if notes:
+        if quotes := tuple(f"{v.claim.id}: {quoted(v.claim)}." for v in in_section if v.claim.quote):
+            yield Paragraph("The sentences of the text that these entries are about:")
+            yield Points(quotes)
+        if notes := tuple(f"{v.claim.id}: {text}." for v in in_section for text in remarks(v)):
+            yield Paragraph("Notes:")
             yield Points(notes)
 
 

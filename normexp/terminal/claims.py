@@ -19,7 +19,7 @@ from normexp.claims.calculations import COMPUTED
 from normexp.claims.checks import CHECKS
 from normexp.claims.claim import ClaimFile, Decision, Finding, Kind, Verdict, Word
 from normexp.claims.measures import MEASURES, OF_ROW
-from normexp.claims.verdict_text import measured, summary, totals_by_kind
+from normexp.claims.verdict_text import measured, quoted, summary, totals_by_kind
 from normexp.config.labels import listed, plural
 from normexp.terminal.console import WIDE, Encodable, ResponsiveTable, encodable, unpadded
 
@@ -28,6 +28,7 @@ COLUMNS = (("claim", 28, None), ("verdict", 18, None), ("text", None, 4), ("stat
 NARROW_COLUMNS = (("claim", 28, None), ("", None, 1))
 NARROW = 120
 """Terminal width below which a claim takes two columns, with the measured values below the stated ones."""
+STATEMENT = ("id", "section", "kind", "weight", "quote", "translation", "text", "stated")
 STYLES = {
     Word.HOLDS: "green",
     Word.HOLDS_WHEN: "yellow",
@@ -39,6 +40,10 @@ STYLES = {
     Word.NOT_CHECKABLE: "dim",
     Word.NOT_ENOUGH: "dim",
 }
+
+
+EVIDENCE = {Kind.CITED: "Source", Kind.NONE: "Why"}
+"""What precedes the evidence of a claim, if it is not measured."""
 
 
 class VerdictTable:
@@ -74,12 +79,13 @@ def detail(verdict: Verdict, commands: Sequence[str], folder: Path) -> Renderabl
     """
     claim = verdict.claim
     lines = [f"{claim.text}.", f"Stated: {claim.stated} (in {claim.section}; {claim.place})."]
+    lines += [f"The text: {quoted(claim)}."] if claim.quote else []
     parts: list[RenderableType] = [Encodable(claim.id, "bold"), *map(Encodable, lines)]
     parts.append(Encodable(f"Verdict: {verdict.text}.", STYLES[verdict.word]))
-    if claim.citation is not None:
-        parts.append(Encodable(f"{claim.citation.source}: {claim.citation.says}."))
     if claim.why:
         parts.append(Encodable(f"Why: {claim.why}."))
+    if claim.citation is not None:
+        parts.append(Encodable(f"{claim.citation.source}: {claim.citation.says}."))
     if verdict.correction:
         parts.append(Encodable(f"Several cells: {verdict.correction}."))
     if verdict.threshold:
@@ -129,7 +135,7 @@ def as_data(file: ClaimFile, verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
 def _claim_data(verdict: Verdict) -> dict[str, Any]:
     claim = verdict.claim
-    statement = {name: getattr(claim, name) for name in ("id", "section", "kind", "weight", "text", "stated")}
+    statement = {name: getattr(claim, name) for name in STATEMENT}
     judged = {"verdict": verdict.word, "when": verdict.when, "quick": verdict.quick and claim.kind is Kind.SWEEP}
     expected = {"expected": str(claim.expected) if claim.expected else None, "differs": verdict.differs}
     corrected = {"uncorrected": verdict.uncorrected, "family": verdict.family, "correction": verdict.correction}
@@ -196,6 +202,6 @@ def _wide_row(verdict: Verdict, *, broken: bool) -> list[tuple[str, str]]:
 
 def _narrow_row(verdict: Verdict) -> list[tuple[str, str]]:
     claim = verdict.claim
-    evidence = "Source" if claim.kind is Kind.CITED else "Measured"
+    evidence = EVIDENCE.get(claim.kind, "Measured")
     text = f"{claim.text}.\nStated: {claim.stated}.\n{evidence}: {measured(verdict)}.\n"
     return [(f"{_broken(claim.id)}\n{verdict.text}", STYLES[verdict.word]), (text, "")]

@@ -11,6 +11,7 @@ from normexp.claims.claim import ClaimFile, Expected, Kind, Weight, Word
 from normexp.claims.evidence import plans
 from normexp.claims.files import choose, shipped
 from normexp.claims.parser import load, parse
+from normexp.claims.verdict_text import measured
 from normexp.config import grid
 from normexp.config.sweep_file import load as load_sweep
 from normexp.errors import UserError
@@ -58,7 +59,29 @@ def test_a_claim_as_it_is_written(folder: Path) -> None:
     assert claim.where == {"lr": (1e-3,), "depth": (1,)}
     assert claim.elsewhere == {"at a high rate": {"lr": (1e-2,)}}
     assert claim.expected == Expected((Word.HOLDS_WHEN,), "holds when")
+    assert (claim.quote, claim.translation, claim.weight) == ("", "", Weight.DETAIL)
     assert claim.place == f"{folder}/mine.yaml:3"
+
+
+UNCHECKED = """\
+  - id: mine.said
+    section: "1"
+    quote: 有人做过
+    translation: Some have done it
+    weight: central
+    text: It has been done
+    stated: done
+    kind: none
+    why: nobody is named
+"""
+
+
+def test_a_claim_that_cannot_be_checked_says_why(folder: Path) -> None:
+    file = read(folder, UNCHECKED)
+    (claim,) = file.claims
+    assert (claim.quote, claim.translation, claim.weight) == ("有人做过", "Some have done it", Weight.CENTRAL)
+    (verdict,) = evaluate.judged(file, file.claims, folder)
+    assert (verdict.word, measured(verdict)) == (Word.NOT_CHECKABLE, "nobody is named")
 
 
 @pytest.mark.parametrize(
@@ -74,6 +97,13 @@ def test_a_claim_as_it_is_written(folder: Path) -> None:
         ("sweeps: pairs,", "sweeps: pair,", "11: claims[1].runs.sweeps", "pairs?"),
         ("kind: sweep", "kind: sweeps", "7: claims[1].kind", "sweep?"),
         ("kind: sweep", "kind: cited", "9: claims[1].with", "remove"),
+        ("kind: sweep", "kind: none", "8: claims[1].check", "remove"),
+        ("kind: sweep", "kind: none", "3: claims[1]", "why"),
+        ("    stated: alike", "    quote: 一样\n    stated: alike", "3: claims[1]", "translation"),
+        ("    stated: alike", "    translation: alike\n    stated: alike", "3: claims[1]", "quote"),
+        ("    stated: alike", "    quote:\n    translation: a\n    stated: alike", "6: claims[1].quote", "empty"),
+        ("    stated: alike", "    quote: [a]\n    translation: a\n    stated: alike", "6: claims[1].quote", "text"),
+        ("    stated: alike", "    weight: heavy\n    stated: alike", "6: claims[1].weight", "central"),
         ("expected: holds when", "expected: maybe", "13: claims[1].expected", "holds when"),
         ("seeds: 2", "seeds: 0", "10: claims[1].seeds", "1"),
         ("text: LayerNorm and none end alike", "txt: a", "5: claims[1].txt", "text?"),
@@ -121,17 +151,6 @@ def test_a_word_of_an_earlier_version_is_read_and_told_once(
     assert f"{old} is now {' or '.join(words)} (and 1 more place)" in warning
     assert "--accept" in warning
     assert read(folder, GOOD).warnings == ()
-
-
-def test_a_claim_that_cannot_be_checked_needs_a_reason_alone(folder: Path) -> None:
-    entry = '  - {id: a, section: "1", text: t, stated: s, kind: none, why: needs GPUs, weight: central}\n'
-    (claim,) = read(folder, entry).claims
-    assert (claim.kind, claim.why, claim.weight) == (Kind.NONE, "needs GPUs", Weight.CENTRAL)
-    (verdict,) = evaluate.judged(read(folder, entry), [claim], folder)
-    assert verdict.word is Word.NOT_CHECKABLE
-    assert places(faults(folder, entry.replace(", why: needs GPUs", ""))) == ["claims[1]"]
-    assert places(faults(folder, entry.replace("central", "heavy"))) == ["claims[1].weight"]
-    assert read(folder, GOOD).claims[0].weight is Weight.DETAIL
 
 
 def test_all_faults_come_at_once(folder: Path) -> None:

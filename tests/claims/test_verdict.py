@@ -60,8 +60,9 @@ class TestVerdict:
         citation = Citation(source="a paper", says="so", agrees=agrees, own=own)
         assert judge(made(kind=Kind.CITED, citation=citation), []).word is word
 
-    def test_a_claim_that_cannot_be_checked_says_so(self) -> None:
-        assert judge(made(kind=Kind.NONE, why="needs GPUs"), []).text == "not checkable here"
+    def test_a_claim_that_cannot_be_checked(self) -> None:
+        verdict = judge(made(kind=Kind.NONE, why="no source is named"), [])
+        assert (verdict.word, verdict.run_ids) == (Word.NOT_CHECKABLE, ())
 
     def test_only_a_decided_verdict_on_full_runs_differs(self) -> None:
         claim = made(expected=expecting(Word.HOLDS), settings=("a",))

@@ -59,6 +59,9 @@ claims:
     section: "2"
     text: LayerNorm has 2d parameters
     stated: 2d
+    quote: LayerNorm 有 2d 个参数
+    translation: LayerNorm has 2d parameters
+    weight: central
     kind: compute
     check: norms.parameters
     with: {figures: [64, 128, 64]}
@@ -254,6 +257,27 @@ def test_a_calculation_is_shown_with_its_figures_and_command(folder: Path) -> No
     lines = run(folder, "mine.yaml", "mine.counts").stdout.splitlines()
     assert [line for line in lines if line.startswith("Result: holds. ") and "64, 128, 64" in line]
     assert lines[-1] == "normexp claims mine.yaml mine.counts"
+
+
+def test_the_text_s_own_words_are_shown(folder: Path) -> None:
+    words = "“LayerNorm 有 2d 个参数” (LayerNorm has 2d parameters)"
+    assert words in run(folder, "mine.yaml", "mine.counts").stdout
+    (claim,) = json.loads(run(folder, "mine.yaml", "mine.counts", "--json").stdout)["claims"]
+    assert (claim["quote"], claim["weight"]) == ("LayerNorm 有 2d 个参数", "central")
+    assert claim["translation"] == "LayerNorm has 2d parameters"
+    assert "The text: " not in run(folder, "mine.yaml", "mine.quote").stdout
+
+
+def test_a_claim_that_is_not_checked_says_why(tmp_path: Path) -> None:
+    entry = 'id: some.said, section: "1", text: It is said, stated: said, kind: none, why: nobody is named'
+    (tmp_path / "some.yaml").write_text(f"claims: [{{{entry}}}]\n")
+    shown = run(tmp_path, "some.yaml", "some.said")
+    assert shown.exit_code == 0, shown.stderr
+    assert {"Verdict: not checkable here.", "Why: nobody is named."} <= set(shown.stdout.splitlines())
+    assert "To repeat" not in shown.stdout
+    (claim,) = json.loads(run(tmp_path, "some.yaml", "--json").stdout)["claims"]
+    assert (claim["verdict"], claim["why"]) == ("not checkable here", "nobody is named")
+    assert "nobody is named" in run(tmp_path, "some.yaml").stdout
 
 
 def test_each_claim_is_one_line_in_a_pipe(folder: Path) -> None:

@@ -52,8 +52,9 @@ def test_every_verdict_is_on_the_page_with_what_is_stated_and_measured(plan: Pla
         assert "10 claims: holds 2, holds when 1, refuted 1, inconclusive 1, source agrees 1" in text
         assert "By runs: central: holds 1, inconclusive 1; detail: holds when 1, refuted 1, not enough runs 1." in text
         assert "By calculation: detail: holds 1." in text
-        assert "it needs a thousand GPUs" in text
         assert "mine.holds: with a | in it." in text
+        assert "mine.holds: “它成立” (it holds)." in text
+        assert "nobody is named" in text
         assert "(quick)" not in text
         assert "Missing" not in text
 
@@ -67,7 +68,7 @@ def test_the_counts_add_up(plan: Plan) -> None:
     shown = page({}, every_word())
     table = next(block for block in shown.blocks if isinstance(block, Grid)).table
     by_runs, others = ("by runs, central", "by runs, detail"), ("by calculation, detail", "by its source, detail")
-    assert table.header[2:] == (*by_runs, *others, "not checkable, detail", "claims")
+    assert table.header[2:] == (*by_runs, *others, "not checked, detail", "claims")
     assert [row[0] for row in table.rows] == [word.value for word in Word]
     assert [sum(int(row[column]) for row in table.rows) for column in range(2, 8)] == [2, 3, 1, 3, 1, 10]
     assert all(int(row[7]) == sum(map(int, row[2:7])) for row in table.rows)
@@ -108,6 +109,7 @@ def test_findings_are_chosen_by_the_rule() -> None:
         "“What most says” holds only as written.",
         "“What more says” is refuted in every setting.",
     )
+    assert "“它成立” (it holds)" in claims_report.findings_list([every_word()[0]]).items[0]
     measured = "14 runs: as written (holds): most holds; as described (refuted): most refuted"
     for fact in ("most's figure", measured, "mine.most"):
         assert fact in points.items[1]

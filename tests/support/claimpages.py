@@ -18,6 +18,7 @@ from normexp.report.page import Page
 
 HOLDS, REFUTED, UNDECIDED, TOO_FEW = Decision
 SETTINGS = ("as written", "as described")
+QUOTE = {"quote": "它成立", "translation": "it holds"}
 VOID = {"meta", "img"}
 
 
@@ -50,10 +51,10 @@ def cited(name: str, *, own: bool = False, agrees: bool = False) -> Verdict:
 
 
 def every_word(quick: bool = False) -> list[Verdict]:
-    """Return one claim of each verdict, and a calculation."""
+    """Return one claim of each verdict, and a calculation. One has a quote, and one says why it is not checked."""
     computed = Finding(decision=Decision.HOLDS, measured="4096", sentence="counted", seeds=1)
     return [
-        by_runs("holds", HOLDS, HOLDS, quick=quick, note="with a | in it", weight=Weight.CENTRAL),
+        by_runs("holds", HOLDS, HOLDS, quick=quick, note="with a | in it", weight=Weight.CENTRAL, **QUOTE),
         by_runs("partly", HOLDS, REFUTED, quick=quick),
         by_runs("fails", REFUTED, REFUTED, quick=quick),
         by_runs("open", REFUTED, UNDECIDED, quick=quick, weight=Weight.CENTRAL),
@@ -62,7 +63,7 @@ def every_word(quick: bool = False) -> list[Verdict]:
         cited("quoted", own=False),
         cited("twice", own=True),
         cited("right", agrees=True),
-        judge(claim("grand", Kind.NONE, why="it needs a thousand GPUs"), []),
+        judge(claim("rumoured", Kind.NONE, why="nobody is named"), []),
     ]
 
 

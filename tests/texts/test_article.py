@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from typer.testing import CliRunner
 
 from normexp.claims import evaluate
-from normexp.claims.claim import Claim, Kind, Verdict, Word
+from normexp.claims.claim import Claim, Kind, Verdict, Weight, Word
 from normexp.claims.files import choose
 from normexp.commands.app import app
 from normexp.errors import EXIT_VERDICT_DIFFERS
@@ -38,7 +38,6 @@ def named(*ids: str) -> list[Claim]:
 
 LONG = {
     "conversion.loss_rises",
-    "conversion.pre_then_post",
     "deepnorm.tames",
     "drift.printed",
     "gradients.exponential_by_skip",
@@ -58,6 +57,17 @@ def test_the_article_s_calculations_come_out_as_the_file_expects(long: bool, tmp
     assert all(claim.expected is None for claim in article() if claim.check in SPEED)
     for verdict in judged(claims, tmp_path).values():
         assert verdict.word in verdict.claim.expected.words, f"{verdict.claim.id}: {verdict.text}"
+
+
+def test_every_entry_has_a_sentence_of_the_article_and_its_translation() -> None:
+    """A quote starts with Chinese, with code or with a comment in code. A translation is in English, so in ASCII."""
+    claims = choose(["article"])[1]
+    for claim in claims:
+        start = claim.quote[:12]
+        assert any(letter in "#=([" or not letter.isascii() for letter in start), f"{claim.id}: {start!r}"
+        assert claim.translation.isascii(), claim.id
+        assert claim.translation, claim.id
+    assert 10 <= sum(claim.weight is Weight.CENTRAL for claim in claims) <= 25
 
 
 def test_the_article_s_claims_use_every_calculation_of_its_own() -> None:
