@@ -81,6 +81,17 @@ def test_the_best_of_several_tasks_is_not_that_of_the_lowest_loss() -> None:
     assert top.values["vocab"] == 64
 
 
+def test_the_best_cell_has_the_lowest_median_and_not_the_lowest_mean() -> None:
+    """At lr 1e-3 the median is 2.0 and the mean 2.43, at 1e-2 both are 2.2."""
+    plan = made.plan({"lr": [1e-3, 1e-2], "seed": [0, 1, 2]})
+    runs = runs_of(plan, ["2.0", "1.8", "3.5", "2.2", "2.1", "2.3"])
+    top = best(cells(plan, runs))
+    assert top is not None
+    assert top.values["lr"] == 1e-3
+    assert list(best_first(summarize(plan, runs))["lr"]) == [1e-3, 1e-2]
+    assert "Best cell: lr 0.001, median final loss 2.000" in conclusion(plan, runs)
+
+
 def test_the_dead_count_in_the_median_and_not_in_the_mean() -> None:
     plan, runs = seeds("1.6", "1.8", "nan@12")
     row = summarize(plan, runs).iloc[0]

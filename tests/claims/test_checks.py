@@ -165,6 +165,16 @@ def test_runs_far_apart_are_mixed_even_if_all_learned() -> None:
         assert check("lower", apart).holds is holds
 
 
+def test_differences_are_paired_by_seed_and_not_by_rank() -> None:
+    """Ranked losses differ by 0.1 each, an interval of zero width; by seed they differ by 0.5, 0.1 and -0.3."""
+    assert difference({0: 2.0, 1: 2.2, 2: 2.4}, {2: 2.1, 0: 2.5, 1: 2.3}, 3).values == pytest.approx((0.5, 0.1, -0.3))
+    crossed = CHECKS["lower"].function(
+        norms([2.0, 2.2, 2.4], [2.5, 2.3, 2.1]), 3, better={"norm": ("ln",)}, worse={"norm": ("none",)}
+    )
+    assert crossed.holds is not True, crossed.sentence
+    assert "(-0.894 to 1.094)" in crossed.measured  # 0.1 ± 4.3027 × 0.4 / √3
+
+
 def test_infinities_of_both_signs_have_no_mean() -> None:
     finding = check("lower", norms([2.0, "nan@20", 2.0], ["nan@20", 2.0, 2.3]))
     assert not finding.holds
@@ -305,6 +315,31 @@ def test_shares_of_runs_and_steps_are_measured() -> None:
     finding = CHECKS["dies"].function(norms(GOOD, DEAD), 3, step=60, factor=1.5, of_runs={"norm": ("none",)})
     assert finding.measured == "3/3 non-finite @20–40"
     assert "40–90" in finding.sentence
+
+
+@pytest.mark.parametrize(
+    ("early", "median", "late", "holds"),
+    [(20, 100, 200, False), (3, 30, 40, True), (20, 40, 400, True), (3, 4, 30, False)],
+)
+def test_the_median_step_decides_and_not_the_first_the_last_or_the_mean(
+    early: int, median: int, late: int, holds: bool
+) -> None:
+    """Of 12 deaths, the ranks 3 and 10 bound the median; the first two and the last two do not matter."""
+    ends = [f"nan@{step}" for step in (*[early] * 2, *[median] * 8, *[late] * 2)]
+    finding = CHECKS["dies"].function(norms(GOOD, ends), 3, step=30, factor=2.0, of_runs={"norm": ("none",)})
+    assert finding.holds is holds, finding.sentence
+
+
+def test_a_best_value_of_one_outlier_is_the_best_by_median_and_undecided() -> None:
+    """At lr 1e-3 the median is 2.0 and the mean 2.47, at 1e-4 both are 2.3."""
+    outlier, steady, higher = [2.0, 1.9, 3.5], [2.3, 2.31, 2.29], [2.6, 2.61, 2.59]
+    best = CHECKS["best_at"].function(rates(steady, outlier, higher), 3, axis="lr", values=(1e-3,))
+    assert best.measured.startswith("best at lr 0.001: ")
+    assert best.decision is Decision.UNDECIDED
+    grid = both((steady, outlier, higher), (steady, higher, higher))
+    # the best rates by seed are 1e-3, 1e-3 and 1e-4, against 1e-4
+    places = CHECKS["best_higher"].function(grid, 3, axis="lr", higher=PRE, lower=POST)
+    assert (places.decision, "so with 2 of 3 seeds" in places.sentence) == (Decision.UNDECIDED, True)
 
 
 def test_the_best_value_may_share_its_place_within_a_limit() -> None:

@@ -75,6 +75,32 @@ class TestMeasures:
         spikes = MEASURES["spikes"].of(RunConfig(depth=2, steps=100), Traces(curve=curve))
         assert spikes == 2, "one is early, one too small"
 
+    @pytest.mark.parametrize(
+        ("before", "recent", "loss", "spikes"),
+        [(4.0, 3.0, 3.8, 0), (3.0, 3.4, 3.75, 1)],
+        ids=["above the last 5 steps only", "above the last 20 steps only"],
+    )
+    def test_a_spike_exceeds_the_mean_of_the_20_steps_before_it(
+        self, before: float, recent: float, loss: float, spikes: int
+    ) -> None:
+        """Losses stay at `before`, are `recent` in the five steps up to 80, and end at `loss`."""
+        losses = [*[before] * 75, *[recent] * 5, loss]
+        curve = tuple(
+            CurveRow(step=step, lr=1e-3, train_loss=value, grad_norm=1.0, val_loss=None)
+            for step, value in enumerate(losses, 1)
+        )
+        assert MEASURES["spikes"].of(RunConfig(depth=2, steps=81), Traces(curve=curve)) == spikes
+
+    def test_a_rise_is_measured_from_the_best_value_so_far(self) -> None:
+        """The loss climbs in three steps of at most 0.2 from its best value, 3.0, to 3.5, and never falls below it."""
+        values = {0: 4.3, 20: 3.0, 40: 3.2, 60: 3.1, 80: 3.3, 100: 3.5}
+        curve = tuple(
+            CurveRow(step=step, lr=1e-3, train_loss=3.0, grad_norm=1.0, val_loss=values.get(step))
+            for step in range(101)
+        )
+        rise = MEASURES["worst_rise"].of(RunConfig(depth=2, steps=100), Traces(curve=curve))
+        assert rise == pytest.approx(0.5)
+
 
 def test_magnitudes_and_ratios_are_compared_by_ratio() -> None:
     by_ratio = {name for name, measure in MEASURES.items() if measure.scale is Scale.LOG}

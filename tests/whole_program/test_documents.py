@@ -42,6 +42,7 @@ NOT_RUN = {
     r"normexp sweep \S+ --executor dask --scheduler tcp:.*": "needs them: tests/execution/test_dask_cluster.py",
     r"for host in .*|done|ssh .*|sbatch .*": "needs machines",
     r"python examples/from_python.py": "its text is run as that of a block",
+    r"python examples/fused_attention.py": "examples/test_fused_attention.py compares its numbers",
     r"normexp claims (papers )?--run": "hours; recipes/own-claim.md runs a file of one's own on the same path",
     r"normexp sweep --jobs 2": "names the command that benchmarks/sweep.py times",
 }
