@@ -492,13 +492,17 @@ def trend(
     for cell in cells:
         stats.measured(cell, measure, needed)
     labels = stats.labels_of(frame)
-    sign = 1 if towards == "rising" else -1
     steps = list(itertools.pairwise(cells))
     names = [" to ".join(labels.text(axis, cell.values[axis]) for cell in step) for step in steps]
-    gaps = [stats.between(*step[::sign], needed, measure) for step in steps]
-    whole = stats.between(*(cells[0], cells[-1])[::sign], needed, measure)
+
+    def rise(first: SeedRuns, second: SeedRuns) -> Difference:
+        low, high = (first, second) if towards == "rising" else (second, first)
+        return stats.between(low, high, needed, measure)
+
+    gaps, whole = [rise(*step) for step in steps], rise(cells[0], cells[-1])
     ruling = is_above(whole)
-    opposite = [sign * (high.median(measure) - low.median(measure)) <= 0 for low, high in steps]
+    medians = [cell.median(measure) for cell in cells]
+    opposite = [b <= a if towards == "rising" else b >= a for a, b in itertools.pairwise(medians)]
     clearly = [p_value <= LEVEL for p_value in holm([min(1.0, 2 * gap.p_below(0.0)) for gap in gaps])]
     if any(clearly):
         ruling = Ruling(Decision.REFUTED, 1.0, f"the other way from {axis} {listed(_chosen(names, clearly))}")
