@@ -16,7 +16,7 @@ from normexp.claims.measures import Scale, scale_of
 from normexp.config.labels import Labels, plural, range_text
 from normexp.config.run import KEYS
 from normexp.records.outcome import MUCH
-from normexp.records.record import Outcome, Status
+from normexp.records.record import SURVIVED, Outcome, Status
 from normexp.schemes.network_config import Value
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ LOSS = "final_val_loss"
 STALE = "stale"
 """Status of an outdated run, which counts as missing."""
 APART = 0.25
-"""Runs whose learned fractions differ by more than this are two groups, even if all of them learned."""
+"""Runs whose learned fractions differ by more than this are of two kinds, even if all of them learned."""
 Row = dict[str, Any]
 
 
@@ -112,13 +112,14 @@ class SeedRuns:
     def mixed(self) -> bool:
         """Whether the runs are of several kinds, so that their mean and a t-interval would describe none of them.
 
-        They are if their outcomes differ, or if their learned fractions are more than `APART` apart.
+        They are if their outcomes differ. `learned` and `plateau` are one kind unless the learned fractions are more
+        than `APART` apart, so that a threshold between similar losses makes no difference.
         """
-        outcomes = {run["outcome"] for run in self.runs.values()}
-        if outcomes != {Outcome.LEARNED}:
-            return len(outcomes) > 1
-        fractions = [run["learned_fraction"] for run in self.runs.values()]
-        return max(fractions) - min(fractions) > APART
+        fractions = [run["learned_fraction"] for run in self.runs.values() if run["outcome"] in SURVIVED]
+        others = {run["outcome"] for run in self.runs.values() if run["outcome"] not in SURVIVED}
+        if not fractions:
+            return len(others) > 1
+        return bool(others) or max(fractions) - min(fractions) > APART
 
     def text(self, measure: str) -> str:
         """Return a measure over seeds: `2.334 ± 0.010 (3)`, or for mixed runs its range and their outcomes."""

@@ -118,7 +118,8 @@ def no_worse(
     """One side is not higher than the other by more than `within`: the 90 % CI of the difference is above - `within`.
 
     This is a one-sided test at 5 % (of non-inferiority). It is refuted if the 95 % CI is below - `within`. For losses,
-    it holds only if every run of the first side learned. `over` is as in `lower`.
+    it holds only if every run of the first side learned, and some run of the other: to be no worse than a network that
+    learns nothing says little. `over` is as in `lower`.
     """
     left, right, gap = stats.paired(frame, one, other, needed, over, measure)
     return _equivalence(frame, (one, left), (other, right), gap, over, measure, within=within, both=False)
@@ -141,8 +142,11 @@ def _equivalence(
     left, right = one[1], other[1]
     needing = [left, right] if both else [left]
     vacuous = measure == LOSS and not stats.all_learned(needing)
+    nothing = measure == LOSS and not stats.learned(right)
     if vacuous and ruling.decision is Decision.HOLDS:
         ruling = Ruling(Decision.UNDECIDED, 1.0, "not every run learned, so that similar losses say nothing")
+    elif nothing and ruling.decision is Decision.HOLDS:
+        ruling = Ruling(Decision.UNDECIDED, 1.0, f"no run of {right.name} learned, so that this says little")
     least = f"{-within:g}" if scale_of(measure) is Scale.LINEAR else f"{1 / within:g}"
     required = f"between {least} and {within:g}" if both else f"at least {least}"
     whose = "" if both else f" of {left.name}"

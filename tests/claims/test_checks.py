@@ -175,6 +175,14 @@ def test_differences_are_paired_by_seed_and_not_by_rank() -> None:
     assert "(-0.894 to 1.094)" in crossed.measured  # 0.1 ± 4.3027 × 0.4 / √3
 
 
+def test_a_plateau_beside_runs_that_hardly_learned_is_of_their_kind() -> None:
+    """Otherwise the threshold of `learned` would decide whether there is an interval."""
+    frame = norms([3.9, 3.95, "plateau"], ["unsettled"] * 3)
+    for fraction, holds in ((0.2, True), (0.3, False)):
+        finding = check("lower", frame.assign(learned_fraction=[fraction, fraction, 0.0, -9.0, -9.0, -9.0]))
+        assert finding.holds is holds, finding.sentence
+
+
 def test_infinities_of_both_signs_have_no_mean() -> None:
     finding = check("lower", norms([2.0, "nan@20", 2.0], ["nan@20", 2.0, 2.3]))
     assert not finding.holds

@@ -38,7 +38,8 @@ def told(end: Any) -> dict[str, Any]:
     if isinstance(end, str) and end.startswith("nan@"):
         return {**done, "outcome": "nonfinite", "step": int(end[4:]), "final_val_loss": math.inf}
     if isinstance(end, str):
-        return {**done, "outcome": end, "final_val_loss": {"plateau": 4.05, "unsettled": 90.0, "diverged": 1e6}[end]}
+        losses = {"plateau": 4.05, "unsettled": 90.0, "diverged": 1e6}
+        return {**done, "outcome": end, "final_val_loss": losses[end], "learned_fraction": 0.0}
     return {**done, "outcome": "learned", "final_val_loss": end}
 
 
@@ -168,9 +169,22 @@ CASES: dict[str, Case] = {
     ),
     "no_worse": Case(
         {"one": LN, "other": NONE, "within": 0.03},
-        [norms(GOOD, [1.98, 1.99, 1.97]), norms(GOOD, [2.3, 2.31, 2.29]), norms(GOOD_6, DEAD_6), norms(GOOD, STUCK)],
+        [
+            norms(GOOD, [1.98, 1.99, 1.97]),
+            norms(GOOD, [2.3, 2.31, 2.29]),
+            norms(GOOD_6, [*DEAD_6[:5], 2.01]),
+            norms(GOOD_6, [2.1, *STUCK, *STUCK[:2]]),
+        ],
         [norms([2.05, 2.06, 2.04], GOOD), norms(STUCK, GOOD), norms(DEAD_6, GOOD_6)],
-        [norms(STUCK, STUCK), norms(DEAD, DEAD), norms(STUCK, DEAD), norms(GOOD, DEAD), norms(GOOD, [2.0, 1.94, 2.02])],
+        [
+            norms(STUCK, STUCK),
+            norms(GOOD, STUCK),
+            norms(GOOD_6, DEAD_6),
+            norms(DEAD, DEAD),
+            norms(STUCK, DEAD),
+            norms(GOOD, DEAD),
+            norms(GOOD, [2.0, 1.94, 2.02]),
+        ],
         [norms(GOOD, [2.0, 2.01])],
     ),
     "near": Case(
