@@ -413,7 +413,7 @@ def dies_later(frame: pd.DataFrame, needed: int, *, early: Selection, late: Sele
     """
     first, second = cells = stats.pair(frame, early, late, needed)
     deaths = [dict(zip(cell.runs, _death_steps(cell.runs.values()), strict=True)) for cell in cells]
-    gap = stats.difference(*deaths, needed, scale=Scale.LOG, mixed=True)
+    gap = stats.difference(deaths[0], deaths[1], needed, scale=Scale.LOG, mixed=True)
     medians = [survival_median_interval(list(steps.values())) for steps in deaths]
     ruling = is_above(gap)
     for cell, interval in zip(cells, medians, strict=True):
@@ -503,7 +503,7 @@ def trend(
         low, high = (first, second) if towards == "rising" else (second, first)
         return stats.between(low, high, needed, measure)
 
-    gaps, whole = [rise(*step) for step in steps], rise(cells[0], cells[-1])
+    gaps, whole = [rise(first, second) for first, second in steps], rise(cells[0], cells[-1])
     ruling = is_above(whole)
     medians = [cell.median(measure) for cell in cells]
     opposite = [b <= a if towards == "rising" else b >= a for a, b in itertools.pairwise(medians)]
