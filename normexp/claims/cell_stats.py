@@ -1,20 +1,22 @@
-"""The cells and statistics that checks share (paired differences, 95 % intervals), and their texts."""
+"""The cells of runs that checks share, their paired differences, and their texts."""
 
 from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from normexp.analysis import frames
-from normexp.analysis.sensitivity import half_interval
 from normexp.claims.claim import Finding, Selection
-from normexp.config.labels import Labels, loss_text, plural, range_text
+from normexp.claims.decisions import Difference, Ruling
+from normexp.claims.measures import Scale, scale_of
+from normexp.config.labels import Labels, plural, range_text
 from normexp.config.run import KEYS
 from normexp.records.outcome import MUCH
-from normexp.records.record import Outcome, Status
+from normexp.records.record import SURVIVED, Outcome, Status
 from normexp.schemes.network_config import Value
 
 if TYPE_CHECKING:
@@ -24,22 +26,30 @@ LOSS = "final_val_loss"
 """The default measure."""
 STALE = "stale"
 """Status of an outdated run, which counts as missing."""
+APART = 0.25
+"""Runs whose learned fractions differ by more than this are of two kinds, even if all of them learned."""
 Row = dict[str, Any]
 
 
-def spread_text(numbers: Sequence[float]) -> str:
-    """Return the mean and standard deviation: `2.334 ± 0.010 (3)`, `2.334`, `median inf (3)`."""
+def spread_text(numbers: Sequence[float], scale: Scale = Scale.LINEAR) -> str:
+    """Return the mean and standard deviation: `2.334 ± 0.010 (3)`, `2.334`; the range if a number is infinite.
+
+    On a scale by ratio, return the geometric mean and its standard deviation as a factor: `12.3 ×/÷ 1.4 (3)`.
+    """
+    values = [scale.number(number) for number in numbers]
     if len(numbers) == 1:
-        return loss_text(numbers[0])
-    if not all(map(math.isfinite, numbers)):
-        return f"median {loss_text(statistics.median(numbers))} ({len(numbers)})"
-    return f"{loss_text(statistics.fmean(numbers))} ± {loss_text(statistics.stdev(numbers))} ({len(numbers)})"
+        return scale.text(numbers[0])
+    if not all(map(math.isfinite, values)):
+        return f"{ends_text(numbers, scale)} ({len(numbers)})"
+    middle, spread = scale.value(statistics.fmean(values)), scale.value(statistics.stdev(values))
+    sign = "±" if scale is Scale.LINEAR else "×/÷"
+    return f"{scale.text(middle)} {sign} {scale.text(spread)} ({len(numbers)})"
 
 
-def ends_text(numbers: Iterable[float]) -> str:
+def ends_text(numbers: Iterable[float], scale: Scale = Scale.LINEAR) -> str:
     """Return the range of numbers: `0.12 to 0.14`, or a single number."""
     ordered = sorted(numbers)
-    return " to ".join(dict.fromkeys((loss_text(ordered[0]), loss_text(ordered[-1]))))
+    return " to ".join(dict.fromkeys((scale.text(ordered[0]), scale.text(ordered[-1]))))
 
 
 def measure_text(measure: str) -> str:
@@ -76,12 +86,16 @@ class Mismatch(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SeedRuns:
-    """The done runs of one combination by seed, without the `outdated` ones, which are counted."""
+    """The done runs of one combination by seed, without the `outdated` ones, which are counted.
+
+    If each seed has its run at its own best value of a key, `chosen` holds these values by seed.
+    """
 
     name: str
     values: Mapping[str, Value]
     runs: Mapping[int, Row]
     outdated: int = 0
+    chosen: Mapping[int, Value] = field(default_factory=dict)
 
     def numbers(self, measure: str) -> dict[int, float]:
         """Return a measure by seed, of the runs that have it."""
@@ -94,48 +108,31 @@ class SeedRuns:
         """Return the median over seeds. Non-finite runs have an infinite loss."""
         return statistics.median(self.numbers(measure).values())
 
+    @property
+    def mixed(self) -> bool:
+        """Whether the runs are of several kinds, so that their mean and a t-interval would describe none of them.
+
+        They are if their outcomes differ. `learned` and `plateau` are one kind unless the learned fractions are more
+        than `APART` apart, so that a threshold between similar losses makes no difference.
+        """
+        fractions = [run["learned_fraction"] for run in self.runs.values() if run["outcome"] in SURVIVED]
+        others = {run["outcome"] for run in self.runs.values() if run["outcome"] not in SURVIVED}
+        if not fractions:
+            return len(others) > 1
+        return bool(others) or max(fractions) - min(fractions) > APART
+
     def text(self, measure: str) -> str:
-        """Return a measure over seeds: `2.334 ± 0.010 (3)`."""
-        return spread_text(list(self.numbers(measure).values()))
+        """Return a measure over seeds: `2.334 ± 0.010 (3)`, or for mixed runs its range and their outcomes."""
+        numbers = list(self.numbers(measure).values())
+        if not self.mixed or len(numbers) < 2:
+            return spread_text(numbers, scale_of(measure))
+        return f"{ends_text(numbers, scale_of(measure))} ({counts_of_outcomes(self.runs.values())})"
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """The paired differences of two sides by seed. `same_runs` is True if both sides consist of the same runs."""
-
-    values: tuple[float, ...]
-    same_runs: bool = False
-
-    @property
-    def middle(self) -> float:
-        """The mean; the median if a difference is infinite; NaN if differences are infinite with both signs."""
-        if {math.inf, -math.inf} <= set(self.values):
-            return math.nan
-        return statistics.fmean(self.values) if all(map(math.isfinite, self.values)) else statistics.median(self.values)
-
-    @property
-    def half(self) -> float:
-        """Half the width of the 95 % t-interval; NaN for one seed, or if a difference is not finite."""
-        if len(self.values) < 2 or not all(map(math.isfinite, self.values)):
-            return math.nan
-        return half_interval(self.values)
-
-    @property
-    def above_zero(self) -> bool:
-        """Whether the interval, or every difference if there is none, is above 0."""
-        if math.isnan(self.half):
-            return all(value > 0 for value in self.values)
-        return self.middle - self.half > 0
-
-    @property
-    def text(self) -> str:
-        """The difference with its interval in words."""
-        if self.same_runs:
-            return f"{loss_text(self.middle)} (both sides are the same runs)"
-        middle = loss_text(self.middle) or "undefined"
-        if math.isnan(self.half):
-            return middle
-        return f"{middle} ({loss_text(self.middle - self.half)} to {loss_text(self.middle + self.half)})"
+def counts_of_outcomes(runs: Iterable[Row]) -> str:
+    """Return how many runs had each outcome: `2 learned, 1 plateau`."""
+    counts = Counter(run["outcome"] for run in runs)
+    return ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
 
 
 def labels_of(frame: pd.DataFrame) -> Labels:
@@ -177,10 +174,36 @@ def cells(frame: pd.DataFrame, selection: Selection, needed: int, along: str = "
 
 
 def one_cell(frame: pd.DataFrame, selection: Selection, needed: int, over: str = "") -> SeedRuns:
-    """Return the only cell of a selection, or the one with the best median loss along `over`. Raises Thin, Mismatch."""
+    """Return the only cell of a selection, or each seed's run at the best value of `over`. Raises Thin, Mismatch.
+
+    The best value for a seed has the lowest mean loss over the other seeds, so that no run is judged at a value that it
+    helped to choose. A non-finite run has an infinite loss; if all means are infinite, the medians decide. A single
+    seed is judged at its own best value.
+    """
     matching = _differing_only_in(over, groups(frame, selection))
     _check_enough(matching, needed)
-    return min(matching, key=lambda cell: cell.median(LOSS)) if over else matching[0]
+    if not over:
+        return matching[0]
+    losses = [cell.numbers(LOSS) for cell in matching]
+    seeds = sorted(set.intersection(*map(set, losses)))
+    if len(seeds) < needed:
+        raise Thin(f"{len(seeds)} of {plural(needed, 'needed seed')} done at every {over}")
+
+    def best_for(seed: int) -> SeedRuns:
+        others = [other for other in seeds if other != seed] or [seed]
+
+        def rank(index: int) -> tuple[float, float]:
+            numbers = [losses[index][other] for other in others]
+            return statistics.fmean(numbers), statistics.median(numbers)
+
+        return matching[min(range(len(matching)), key=rank)]
+
+    best = {seed: best_for(seed) for seed in seeds}
+    cells = list({id(cell): cell for cell in best.values()}.values())
+    name = cells[0].name if len(cells) == 1 else f"{cells[0].name} (or at another {over} for some seeds)"
+    runs = {seed: cell.runs[seed] for seed, cell in best.items()}
+    chosen = {seed: cell.values[over] for seed, cell in best.items()}
+    return SeedRuns(name, cells[0].values, runs, chosen=chosen)
 
 
 def pair(
@@ -215,12 +238,22 @@ def measured(cell: SeedRuns, measure: str, needed: int) -> dict[int, float]:
     return by_seed
 
 
-def difference(left: Mapping[int, float], right: Mapping[int, float], needed: int) -> Difference:
-    """Return right minus left over the seeds that both have. Two infinities differ by 0. Raises Thin."""
+def difference(
+    left: Mapping[int, float],
+    right: Mapping[int, float],
+    needed: int,
+    *,
+    scale: Scale = Scale.LINEAR,
+    mixed: bool = False,
+    same_runs: bool = False,
+) -> Difference:
+    """Return right minus left, on a scale, over the seeds that both have. Two infinities differ by 0. Raises Thin."""
     seeds = sorted(set(left) & set(right))
     if len(seeds) < needed:
         raise Thin(f"{len(seeds)} of {plural(needed, 'needed seed')} done on both sides")
-    return Difference(tuple(0.0 if left[s] == right[s] else right[s] - left[s] for s in seeds))
+    numbers = [(scale.number(left[seed]), scale.number(right[seed])) for seed in seeds]
+    values = tuple(0.0 if low == high else high - low for low, high in numbers)
+    return Difference(values, scale, mixed, same_runs)
 
 
 def paired(
@@ -228,8 +261,25 @@ def paired(
 ) -> tuple[SeedRuns, SeedRuns, Difference]:
     """Return the cells of two sides, and the paired difference of the second to the first. Raises Thin, Mismatch."""
     left, right = pair(frame, one, other, needed, over)
-    gap = difference(measured(left, measure, needed), measured(right, measure, needed), needed)
-    return left, right, replace(gap, same_runs=set(run_ids([left])) == set(run_ids([right])))
+    return left, right, between(left, right, needed, measure)
+
+
+def between(left: SeedRuns, right: SeedRuns, needed: int, measure: str) -> Difference:
+    """Return the paired difference of the second cell to the first in a measure. Raises Thin."""
+    return difference(
+        measured(left, measure, needed),
+        measured(right, measure, needed),
+        needed,
+        scale=scale_of(measure),
+        mixed=left.mixed or right.mixed,
+        same_runs=set(run_ids([left])) == set(run_ids([right])),
+    )
+
+
+def against(cell: SeedRuns, number: float, needed: int, measure: str) -> Difference:
+    """Return the differences of the runs of a cell to a number, on the scale of the measure. Raises Thin."""
+    by_seed = measured(cell, measure, needed)
+    return difference(dict.fromkeys(by_seed, number), by_seed, needed, scale=scale_of(measure), mixed=cell.mixed)
 
 
 def runs_of(cells: Sequence[SeedRuns]) -> list[Row]:
@@ -252,7 +302,8 @@ def sides_text(
     """
     texts, labels = [], labels_of(frame)
     for name, (_, cell) in zip(side_names([selection for selection, _ in sides], labels), sides, strict=True):
-        best = f" at {over} {labels.text(over, cell.values[over])}" if over else ""
+        values = sorted(set(cell.chosen.values()), key=list(cell.chosen.values()).index)
+        best = f" at {over} {' or '.join(labels.text(over, value) for value in values)}" if over else ""
         texts.append(f"{name}{best} {cell.text(measure)}".lstrip())
     return lead(measure) + f" {joined} ".join(texts)
 
@@ -300,7 +351,16 @@ def all_outcomes(cells: Sequence[SeedRuns]) -> str:
     return "; ".join(f"{cell.name}: {counts_text([cell])}" for cell in cells)
 
 
-def finding(cells: Sequence[SeedRuns], holds: bool, measured: str, sentence: str) -> Finding:
-    """Return a finding with the runs of the cells, and the seeds of the cell with the fewest."""
-    seeds = min(len(cell.runs) for cell in cells)
-    return Finding(holds=bool(holds), measured=measured, sentence=sentence, seeds=seeds, run_ids=run_ids(cells))
+def finding(cells: Sequence[SeedRuns], ruling: Ruling, measured: str, sentence: str) -> Finding:
+    """Return a finding with the runs of the cells, and the seeds of the cell with the fewest.
+
+    The sentence ends with why the claim does not hold.
+    """
+    return Finding(
+        decision=ruling.decision,
+        measured=measured,
+        sentence=f"{sentence}; {ruling.decision}: {ruling.why}" if ruling.why else sentence,
+        seeds=min(len(cell.runs) for cell in cells),
+        run_ids=run_ids(cells),
+        p_value=ruling.p_value,
+    )

@@ -1,16 +1,19 @@
 """The checks of sweep claims: pure functions from a frame of stored runs (of one setting) to a finding.
 
 A check is called as `function(frame, needed, **parameters)`, where `needed` is the number of seeds that every cell must
-have. It raises Thin if runs are missing, and Mismatch if a selection is wrong. Thresholds are parameters of the claims,
-never of the functions. The first line of each docstring is shown by `normexp claims --checks`.
+have. It raises Thin if runs are missing, and Mismatch if a selection is wrong. Each docstring says when the check holds
+and when it is refuted; otherwise it is undecided. Thresholds are parameters of the claims, never of the functions. The
+first line of each docstring is shown by `normexp claims --checks`.
+
+Measures that span decades are compared by ratio (`Measure.scale`): `by`, `at_least` and `within` are then factors, and
+a difference is the logarithm of a ratio.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-import statistics
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -28,13 +31,27 @@ from normexp.claims.cell_stats import (
     side_names,
     spread_text,
 )
-from normexp.claims.claim import NOTHING, Finding, Selection
+from normexp.claims.claim import NOTHING, Decision, Finding, Selection
+from normexp.claims.decisions import Difference, Ruling, in_every_run, is_above, is_within
+from normexp.claims.inference import (
+    LEVEL,
+    fisher_test,
+    holm,
+    share_interval,
+    sign_test,
+    survival_median,
+    survival_median_interval,
+)
+from normexp.claims.measures import Scale, scale_of
 from normexp.config.labels import listed, plural, range_text
 from normexp.records.record import Outcome
 from normexp.schemes.network_config import Value
 
 if TYPE_CHECKING:
     import pandas as pd
+
+SEEDS_FOR_DEATHS = 12
+"""A claim about the step at which runs become non-finite is undecided with fewer seeds: such steps are chaotic."""
 
 
 def lower(
@@ -44,26 +61,28 @@ def lower(
     better: Selection,
     worse: Selection,
     by: float = 0.0,
+    at_least: float = 0.0,
     over: str = "",
     measure: str = LOSS,
 ) -> Finding:
     """One side is lower than the other: the 95 % CI of the paired difference is above 0, and its mean at least `by`.
 
-    With `over`, each side is at its best value of that key. If a difference is infinite, all differences must be above
-    0, and their median at least `by`. The evidence says so if neither side learns.
+    `by` is a threshold of ours: a smaller difference is undecided. `at_least` is one that the text states: an interval
+    below it refutes the claim, as one below 0 always does. With `over`, each seed is judged at the value of that key
+    that is best for the other seeds. Losses are undecided if no run of either side learned.
     """
     low, high, gap = stats.paired(frame, better, worse, needed, over, measure)
-    holds = gap.above_zero and gap.middle >= by
-    least = f", with a mean of at least {by:g}" if by else ""
-    name = measure_text(measure)
-    none_learned = measure == LOSS and not stats.learned(low) and not stats.learned(high)
+    required = _required(measure, by, at_least)
+    ruling = is_above(gap, by, at_least)
+    if measure == LOSS and not stats.learned(low) and not stats.learned(high):
+        ruling = Ruling(Decision.UNDECIDED, 1.0, "no run of either side learned, so that their losses say nothing")
     return stats.finding(
         [low, high],
-        holds,
-        f"{stats.sides_text(frame, measure, [(better, low), (worse, high)], 'against', over)}, difference {gap.text}"
-        + (", but no run learned" if none_learned else ""),
-        f"{name} of {low.name}: {low.text(measure)}; of {high.name}: {high.text(measure)}; paired difference "
-        f"{gap.text}; required: above 0{least}",
+        ruling,
+        f"{stats.sides_text(frame, measure, [(better, low), (worse, high)], 'against', over)}, {_gap_text(gap)}"
+        + _nothing_learned([low, high], measure),
+        f"{measure_text(measure)} of {low.name}: {low.text(measure)}; of {high.name}: {high.text(measure)}; paired "
+        f"{_gap_text(gap)}; required: {required}",
     )
 
 
@@ -77,25 +96,13 @@ def close(
     over: str = "",
     measure: str = LOSS,
 ) -> Finding:
-    """Two sides differ by at most `within` in the mean paired difference.
+    """Two sides are equivalent: the 90 % CI of the paired difference is inside ± `within`.
 
-    Losses count as close only if every run learned: two sides that learn nothing are always close.
+    This is the result of two one-sided tests at 5 % each. It is refuted if the 95 % CI is outside ± `within`. Losses
+    are equivalent only if every run learned: two sides that learn nothing are always close. `over` is as in `lower`.
     """
     left, right, gap = stats.paired(frame, one, other, needed, over, measure)
-    finite = all(math.isfinite(n) for cell in (left, right) for n in cell.numbers(measure).values())
-    unsure = finite and not math.isnan(gap.half) and abs(gap.middle) <= within < abs(gap.middle) + gap.half
-    name = measure_text(measure)
-    vacuous = measure == LOSS and not stats.all_learned([left, right])
-    return stats.finding(
-        [left, right],
-        finite and not vacuous and abs(gap.middle) <= within,
-        f"{stats.sides_text(frame, measure, [(one, left), (other, right)], 'and', over)}, difference {gap.text}"
-        + (", but not every run learned" if vacuous else ""),
-        f"{name} of {left.name}: {left.text(measure)}; of {right.name}: {right.text(measure)}; paired difference "
-        f"{gap.text}; required: at most {within:g} in absolute value"
-        + ("; the CI extends beyond that" if unsure else "")
-        + (f", and every run learned; observed: {stats.all_outcomes([left, right])}" if vacuous else ""),
-    )
+    return _equivalence(frame, (one, left), (other, right), gap, over, measure, within=within, both=True)
 
 
 def no_worse(
@@ -108,21 +115,49 @@ def no_worse(
     over: str = "",
     measure: str = LOSS,
 ) -> Finding:
-    """One side is lower than the other, or higher by at most `within`, in the mean paired difference.
+    """One side is not higher than the other by more than `within`: the 90 % CI of the difference is above - `within`.
 
-    For losses, every run of the first side must have learned.
+    This is a one-sided test at 5 % (of non-inferiority). It is refuted if the 95 % CI is below - `within`. For losses,
+    it holds only if every run of the first side learned, and some run of the other: to be no worse than a network that
+    learns nothing says little. `over` is as in `lower`.
     """
     left, right, gap = stats.paired(frame, one, other, needed, over, measure)
-    name = measure_text(measure)
-    vacuous = measure == LOSS and not stats.all_learned([left])
+    return _equivalence(frame, (one, left), (other, right), gap, over, measure, within=within, both=False)
+
+
+def _equivalence(
+    frame: pd.DataFrame,
+    one: tuple[Selection, SeedRuns],
+    other: tuple[Selection, SeedRuns],
+    gap: Difference,
+    over: str,
+    measure: str,
+    *,
+    within: float,
+    both: bool,
+) -> Finding:
+    """Return whether `other` minus `one` is inside ± `within`, or with `both` False, above its lower limit."""
+    limit = _limit(measure, "within", within)
+    ruling = is_within(gap, -limit, limit if both else math.inf)
+    left, right = one[1], other[1]
+    needing = [left, right] if both else [left]
+    vacuous = measure == LOSS and not stats.all_learned(needing)
+    nothing = measure == LOSS and not stats.learned(right)
+    if vacuous and ruling.decision is Decision.HOLDS:
+        ruling = Ruling(Decision.UNDECIDED, 1.0, "not every run learned, so that similar losses say nothing")
+    elif nothing and ruling.decision is Decision.HOLDS:
+        ruling = Ruling(Decision.UNDECIDED, 1.0, f"no run of {right.name} learned, so that this says little")
+    least = f"{-within:g}" if scale_of(measure) is Scale.LINEAR else f"{1 / within:g}"
+    required = f"between {least} and {within:g}" if both else f"at least {least}"
+    whose = "" if both else f" of {left.name}"
     return stats.finding(
         [left, right],
-        not vacuous and gap.middle >= -within,
-        f"{stats.sides_text(frame, measure, [(one, left), (other, right)], 'and', over)}, difference {gap.text}"
-        + (f", but not every run of {left.name} learned" if vacuous else ""),
-        f"{name} of {left.name}: {left.text(measure)}; of {right.name}: {right.text(measure)}; paired difference "
-        f"(second minus first) {gap.text}; required: at least -{within:g}"
-        + (f", and every run of the first learned; observed: {stats.all_outcomes([left])}" if vacuous else ""),
+        ruling,
+        f"{stats.sides_text(frame, measure, [one, other], 'and', over)}, {_gap_text(gap)}"
+        + (f", but not every run{whose} learned" if vacuous else ""),
+        f"{measure_text(measure)} of {left.name}: {left.text(measure)}; of {right.name}: {right.text(measure)}; paired "
+        f"{_gap_text(gap)}; required: a 90 % interval {required}"
+        + (f", and every run{whose} learned; observed: {stats.all_outcomes(needing)}" if vacuous else ""),
     )
 
 
@@ -136,42 +171,57 @@ def near(
     over: str = "",
     measure: str = LOSS,
 ) -> Finding:
-    """The median over seeds differs from the stated value by at most `within`."""
+    """The mean over seeds is equivalent to the stated value: its 90 % CI is inside `value` ± `within`.
+
+    This is the result of two one-sided tests at 5 % each. It is refuted if the 95 % CI is outside, or if there is no
+    interval and every run is on one side of `value` ± `within`. `over` is as in `lower`.
+    """
     cell = stats.one_cell(frame, of_runs, needed, over)
-    stats.measured(cell, measure, needed)
-    holds = abs(cell.median(measure) - value) <= within
+    gap, limit = stats.against(cell, value, needed, measure), _limit(measure, "within", within)
+    ruling = is_within(gap, -limit, limit)
+    outside = all(number > limit for number in gap.values) or all(number < -limit for number in gap.values)
+    if gap.interval() is None and outside:
+        ruling = Ruling(Decision.REFUTED, 1.0, "every run is outside")
     measured = f"{lead(measure)}{cell.text(measure)} against {value:g}"
-    sentence = f"{measure_text(measure)} of {cell.name}: {cell.text(measure)}; stated {value:g} ± {within:g}"
-    return stats.finding([cell], holds, measured, sentence)
+    around = f"{value:g} ± {within:g}" if scale_of(measure) is Scale.LINEAR else f"{value:g} ×/÷ {within:g}"
+    sentence = (
+        f"{measure_text(measure)} of {cell.name}: {cell.text(measure)}, which differs from the stated {value:g} by "
+        f"{gap.text}; required: a 90 % interval within {around}"
+    )
+    return stats.finding([cell], ruling, measured, sentence)
 
 
 def above(
     frame: pd.DataFrame, needed: int, *, value: float, of_runs: Selection = NOTHING, measure: str = LOSS
 ) -> Finding:
-    """A measure is above `value` in every run."""
-    return _every(frame, needed, lambda numbers: min(numbers) > value, value, of_runs, measure)
+    """A measure is above `value` in every run, and so is the 95 % CI of its mean, if it has one.
+
+    It is refuted if the measure is above `value` in no run, and the CI is below it.
+    """
+    return _every(frame, needed, 1, value, of_runs, measure)
 
 
 def below(
     frame: pd.DataFrame, needed: int, *, value: float, of_runs: Selection = NOTHING, measure: str = LOSS
 ) -> Finding:
-    """A measure is below `value` in every run."""
-    return _every(frame, needed, lambda numbers: max(numbers) < value, value, of_runs, measure)
+    """A measure is below `value` in every run, and so is the 95 % CI of its mean, if it has one.
+
+    It is refuted if the measure is below `value` in no run, and the CI is above it.
+    """
+    return _every(frame, needed, -1, value, of_runs, measure)
 
 
-def _every(
-    frame: pd.DataFrame,
-    needed: int,
-    holds: Callable[[Collection[float]], bool],
-    value: float,
-    of_runs: Selection,
-    measure: str,
-) -> Finding:
+def _every(frame: pd.DataFrame, needed: int, sign: int, value: float, of_runs: Selection, measure: str) -> Finding:
     cell = stats.one_cell(frame, of_runs, needed)
-    numbers = stats.measured(cell, measure, needed).values()
-    measured = f"{ends_text(numbers)} against {value:g}"
-    sentence = f"{measure_text(measure)} of {cell.name} by seed: {measured}"
-    return stats.finding([cell], holds(numbers), f"{lead(measure)}{measured}", sentence)
+    gap = stats.against(cell, value, needed, measure)
+    ruling = in_every_run(Difference(tuple(sign * number for number in gap.values), gap.scale, gap.mixed))
+    numbers = cell.numbers(measure).values()
+    measured = f"{ends_text(numbers, gap.scale)} against {value:g}"
+    sentence = (
+        f"{measure_text(measure)} of {cell.name} by seed: {measured}; mean {cell.text(measure)}; "
+        f"required: {'above' if sign > 0 else 'below'} {value:g} in every run"
+    )
+    return stats.finding([cell], ruling, f"{lead(measure)}{measured}", sentence)
 
 
 def changes(
@@ -188,7 +238,9 @@ def changes(
 ) -> Finding:
     """A second measure is larger or smaller than a first by more than a factor of `times`, in every run.
 
-    With `through`, this number must lie between the two. With `outcomes`, every run must end in one of them.
+    The 95 % CI of the change, if it has one, must agree. With `through`, this number must lie between the two. With
+    `outcomes`, every run must end in one of them. It is refuted if no run changes in this direction and the CI agrees,
+    if no run reaches `through`, or if no run ends in one of the `outcomes`.
     """
     cell = stats.one_cell(frame, of_runs, needed)
     first, last = stats.measured(cell, before, needed), stats.measured(cell, after, needed)
@@ -198,104 +250,278 @@ def changes(
             f"{cell.name}: {before} and {after} were measured in {len(pairs)} of {plural(needed, 'needed run')}"
         )
     rises = pairs if towards == "rising" else [(late, early) for early, late in pairs]
-    holds = all(high - low > (times - 1) * abs(low) for low, high in rises)  # no ratio: low may be 0
-    holds = holds and (through is None or all(low < through < high for low, high in rises))
-    holds = holds and (not outcomes or all(run["outcome"] in outcomes for run in cell.runs.values()))
+    ruling = _changed(rises, scale_of(before), times, cell.mixed)
+    if through is not None:
+        ruling = _passed(ruling, pairs, towards == "rising", through)
+    if outcomes:
+        ruling = _ended(ruling, [run["outcome"] in outcomes for run in cell.runs.values()], outcomes)
     measured = f"{measure_text(before)} {cell.text(before)}, {measure_text(after)} {cell.text(after)}"
     between = "" if through is None else f"; required: {through:g} lies between them"
     ends = f"; required: all runs end {' or '.join(outcomes)}" if outcomes else ""
     sentence = f"{cell.name}: {measured}{between}{ends}; observed: {stats.all_outcomes([cell])}"
-    return stats.finding([cell], holds, measured + (f"; {stats.counts_text([cell])}" if outcomes else ""), sentence)
+    return stats.finding([cell], ruling, measured + (f"; {stats.counts_text([cell])}" if outcomes else ""), sentence)
 
 
-def ends(frame: pd.DataFrame, needed: int, *, outcomes: Sequence[str], of_runs: Selection = NOTHING) -> Finding:
-    """Every selected run ends in one of these outcomes."""
+def _changed(rises: Sequence[tuple[float, float]], scale: Scale, times: float, mixed: bool) -> Ruling:
+    """Decide whether the second number of each pair is larger, by more than a factor of `times`."""
+    numbers = [(scale.number(low), scale.number(high)) for low, high in rises]
+    changes = [0.0 if low == high else high - low for low, high in numbers]
+    least = [math.log(times) if scale is Scale.LOG else (times - 1) * abs(low) for low, _ in rises]
+    ruling = in_every_run(Difference(tuple(changes), scale, mixed))
+    enough = in_every_run(
+        Difference(tuple(change - part for change, part in zip(changes, least, strict=True)), scale, mixed)
+    )
+    if ruling.decision is Decision.HOLDS and enough.decision is not Decision.HOLDS:
+        return Ruling(Decision.UNDECIDED, enough.p_value, f"by less than a factor of {times:g}")
+    return enough if ruling.decision is Decision.HOLDS else ruling
+
+
+def _passed(ruling: Ruling, pairs: Sequence[tuple[float, float]], rising: bool, through: float) -> Ruling:
+    """Add the condition that a number lies between the two measures of every run, and that the first starts before."""
+    sign = 1 if rising else -1
+    if all(sign * (late - through) <= 0 for _, late in pairs):
+        return Ruling(Decision.REFUTED, 1.0, f"no run reaches {through:g}")
+    if ruling.decision is not Decision.HOLDS:
+        return ruling
+    beyond = sum(sign * (early - through) >= 0 for early, _ in pairs)
+    if beyond:
+        return Ruling(Decision.UNDECIDED, 1.0, f"{beyond} of {plural(len(pairs), 'run')} start beyond {through:g}")
+    reached = sum(sign * (late - through) > 0 for _, late in pairs)
+    if reached < len(pairs):
+        return Ruling(Decision.UNDECIDED, 1.0, f"{reached} of {plural(len(pairs), 'run')} reach {through:g}")
+    return ruling
+
+
+def _ended(ruling: Ruling, ended: Sequence[bool], outcomes: Sequence[str]) -> Ruling:
+    """Add the condition that every run ends in one of these outcomes."""
+    if not any(ended):
+        return Ruling(Decision.REFUTED, 1.0, f"no run ends {' or '.join(outcomes)}")
+    if ruling.decision is Decision.HOLDS and not all(ended):
+        why = f"{sum(ended)} of {plural(len(ended), 'run')} end {' or '.join(outcomes)}"
+        return Ruling(Decision.UNDECIDED, 1.0, why)
+    return ruling
+
+
+def ends(
+    frame: pd.DataFrame, needed: int, *, outcomes: Sequence[str], share: str = "every", of_runs: Selection = NOTHING
+) -> Finding:
+    """Every selected run ends in one of these outcomes; with `share: most`, more than half of the runs of each cell.
+
+    It is refuted if there is a cell of which no run does, or of which the exact 95 % CI of the share (Clopper-Pearson)
+    is below a half. With `share: most`, this interval must be above a half.
+    """
     cells = stats.cells(frame, of_runs, needed)
     runs = stats.runs_of(cells)
-    share = f"{sum(run['outcome'] in outcomes for run in runs)}/{len(runs)}"
+    hits = [sum(run["outcome"] in outcomes for run in cell.runs.values()) for cell in cells]
+    worst = min(range(len(cells)), key=lambda index: hits[index] / len(cells[index].runs))
+    fewest, count = hits[worst], len(cells[worst].runs)
+    interval = share_interval(fewest, count)
+    total = f"{sum(run['outcome'] in outcomes for run in runs)}/{len(runs)}"
+    ends = f"{fewest}/{count} (95 % interval {100 * interval.low:.0f} to {100 * interval.high:.0f} %)"
+    of_cell = f" of {cells[worst].name}" if len(cells) > 1 else ""
+    coins = [float(k < fewest) for k in range(count)]
+    p_value = None if share == "every" else min(1.0, 2 * sign_test(coins, 0.5))
+    if (fewest == count) if share == "every" else (interval.low > 0.5):
+        ruling = Ruling(Decision.HOLDS, p_value)
+    elif interval.high < 0.5 or (fewest == 0 and share == "every"):
+        ruling = Ruling(Decision.REFUTED, p_value, f"only {ends}{of_cell} end so")
+    else:
+        ruling = Ruling(Decision.UNDECIDED, p_value, f"{ends}{of_cell} end so")
     return stats.finding(
         cells,
-        all(run["outcome"] in outcomes for run in runs),
-        f"{share}: {stats.counts_text(cells)}",
-        f"{share} runs ended {' or '.join(outcomes)}: {stats.all_outcomes(cells)}",
+        ruling,
+        f"{total}: {stats.counts_text(cells)}",
+        f"{total} runs ended {' or '.join(outcomes)}, at the fewest {ends}{of_cell}: {stats.all_outcomes(cells)}",
     )
 
 
 def rescues(frame: pd.DataFrame, needed: int, *, better: Selection, worse: Selection) -> Finding:
-    """Every run of one side learns, and no run of the other."""
+    """Every run of one side learns, and no run of the other.
+
+    The p-value is that of Fisher's exact test. It is refuted if there is a cell of the first side of which no run
+    learns, or one of the other of which every run learns.
+    """
     better_cells, worse_cells = (stats.cells(frame, side, needed) for side in (better, worse))
     names = side_names((better, worse), stats.labels_of(frame))
     measured = f"{names[0]}: {stats.counts_text(better_cells)}; {names[1]}: {stats.counts_text(worse_cells)}"
-    holds = stats.all_learned(better_cells) and not any(map(stats.learned, worse_cells))
+    learn, stay = (stats.runs_of(cells) for cells in (better_cells, worse_cells))
+    counts = [sum(run["outcome"] == Outcome.LEARNED for run in runs) for runs in (learn, stay)]
+    p_value = fisher_test(counts[0], len(learn), counts[1], len(stay))
+    if counts == [len(learn), 0]:
+        ruling = Ruling(Decision.HOLDS, p_value)
+    elif any(not stats.learned(cell) for cell in better_cells):
+        ruling = Ruling(Decision.REFUTED, p_value, f"no run learns with {names[0]}")
+    elif any(stats.all_learned([cell]) for cell in worse_cells):
+        ruling = Ruling(Decision.REFUTED, p_value, f"every run learns with {names[1]}")
+    else:
+        ruling = Ruling(Decision.UNDECIDED, p_value, "some runs of a side learn, and others do not")
     cells = [*better_cells, *worse_cells]
     sentence = f"required: all learn with {names[0]} and none with {names[1]}; observed: {stats.all_outcomes(cells)}"
-    return stats.finding(cells, holds, measured, sentence)
+    return stats.finding(cells, ruling, measured, sentence)
 
 
 def dies(frame: pd.DataFrame, needed: int, *, step: int, factor: float, of_runs: Selection = NOTHING) -> Finding:
-    """Every run becomes non-finite, at a median step within a factor of `factor` of the stated `step`."""
+    """Runs become non-finite at a median step within a factor of `factor` of the stated `step`: its 95 % CI is inside.
+
+    The median is the Kaplan-Meier estimate, with survivors censored at the end, and its CI is from order statistics. It
+    is refuted if the CI is outside. With fewer than 12 seeds it is undecided.
+    """
     cells = stats.cells(frame, of_runs, needed)
-    runs = stats.runs_of(cells)
-    steps = [int(run["step"]) for run in runs if run["outcome"] == Outcome.NONFINITE]
-    near = bool(steps) and step / factor <= statistics.median(steps) <= step * factor
-    measured = f"{len(steps)}/{len(runs)} non-finite" + (f" @{range_text(steps)}" if steps else "")
-    required = f"all runs non-finite, at a median step in {step / factor:g}–{step * factor:g}"
+    steps = _death_steps(stats.runs_of(cells))
+    low, high = step / factor, step * factor
+    interval = survival_median_interval(steps)
+    p_value = min(1.0, 2 * max(sign_test(steps, low), sign_test([-at for at in steps], -high)))
+    if low <= interval.low and interval.high <= high:
+        ruling = Ruling(Decision.HOLDS, p_value)
+    elif interval.low > high or interval.high < low:
+        ruling = Ruling(Decision.REFUTED, p_value, "the interval of the median is outside")
+    else:
+        ruling = Ruling(Decision.UNDECIDED, p_value, "the interval of the median is not inside")
+    measured = _deaths_text(steps)
+    required = f"a median step in {low:g}–{high:g}"
     sentence = f"required: {required}; observed: {measured} ({stats.all_outcomes(cells)})"
-    return stats.finding(cells, near and len(steps) == len(runs), measured, sentence)
+    return stats.finding(cells, _of_enough_seeds(ruling, cells), measured, sentence)
 
 
 def dies_by(frame: pd.DataFrame, needed: int, *, step: int, of_runs: Selection = NOTHING) -> Finding:
-    """Every run becomes non-finite at this step or earlier."""
+    """Runs become non-finite at this step or earlier: the 95 % CI of the median step ends there or before.
+
+    The median and its CI are those of `dies`. It is refuted if the CI is later. With fewer than 12 seeds it is
+    undecided.
+    """
     cells = stats.cells(frame, of_runs, needed)
-    runs = stats.runs_of(cells)
-    steps = [int(run["step"]) for run in runs if run["outcome"] == Outcome.NONFINITE]
-    count = sum(at <= step for at in steps)
-    later = [at for at in steps if at > step]
-    measured = f"{count}/{len(runs)} non-finite by step {step}"
-    measured += f" ({len(later)} @{range_text(later)})" if later else ""
-    return stats.finding(cells, count == len(runs), measured, f"{measured}: {stats.all_outcomes(cells)}")
+    steps = _death_steps(stats.runs_of(cells))
+    interval = survival_median_interval(steps)
+    p_value = min(1.0, 2 * sign_test([-float(at > step) for at in steps], -0.5))
+    if interval.high <= step:
+        ruling = Ruling(Decision.HOLDS, p_value)
+    elif interval.low > step:
+        ruling = Ruling(Decision.REFUTED, p_value, "the interval of the median is later")
+    else:
+        ruling = Ruling(Decision.UNDECIDED, p_value, "the interval of the median is not wholly on one side")
+    measured = f"{sum(at <= step for at in steps)}/{len(steps)} non-finite by step {step}; {_deaths_text(steps)}"
+    sentence = f"{measured}: {stats.all_outcomes(cells)}"
+    return stats.finding(cells, _of_enough_seeds(ruling, cells), measured, sentence)
 
 
 def dies_later(frame: pd.DataFrame, needed: int, *, early: Selection, late: Selection) -> Finding:
-    """Every run of both sides becomes non-finite, and the late side at a later step for every seed."""
+    """Most runs of both sides become non-finite, and the late side at a later step, by the sign test over seeds.
+
+    A run that survives counts as later than one that does not; if both survive, it counts against. The 95 % CI of the
+    late side's median must be finite. It is refuted if the late side is earlier, or if the CI of a median begins after
+    the end of the runs. With fewer than 12 seeds it is undecided.
+    """
     first, second = cells = stats.pair(frame, early, late, needed)
-    all_nonfinite = all(run["outcome"] == Outcome.NONFINITE for cell in cells for run in cell.runs.values())
-    seeds = set(first.runs) & set(second.runs)
-    holds = all_nonfinite and all(second.runs[seed]["step"] > first.runs[seed]["step"] for seed in seeds)
-    measured = stats.all_outcomes(cells)
-    return stats.finding(cells, holds, measured, measured)
+    deaths = [dict(zip(cell.runs, _death_steps(cell.runs.values()), strict=True)) for cell in cells]
+    gap = stats.difference(deaths[0], deaths[1], needed, scale=Scale.LOG, mixed=True)
+    medians = [survival_median_interval(list(steps.values())) for steps in deaths]
+    ruling = is_above(gap)
+    for cell, interval in zip(cells, medians, strict=True):
+        if math.isinf(interval.low):
+            ruling = Ruling(Decision.REFUTED, ruling.p_value, f"most runs of {cell.name} survive")
+    if ruling.decision is Decision.HOLDS and math.isinf(medians[1].high):
+        why = f"whether most runs of {second.name} die is open"
+        ruling = Ruling(Decision.UNDECIDED, ruling.p_value, why)
+    names = side_names((early, late), stats.labels_of(frame))
+    sides = "; ".join(
+        f"{name}: {_deaths_text(list(steps.values()))}" for name, steps in zip(names, deaths, strict=True)
+    )
+    measured = f"{sides}; later with {sum(value > 0 for value in gap.values)} of {len(gap.values)} seeds"
+    sentence = f"{measured} ({stats.all_outcomes([first, second])})"
+    return stats.finding(cells, _of_enough_seeds(ruling, cells), measured, sentence)
+
+
+def _death_steps(runs: Iterable[stats.Row]) -> list[float]:
+    """Return the step at which each run became non-finite, infinite for survivors."""
+    return [float(run["step"]) if run["outcome"] == Outcome.NONFINITE else math.inf for run in runs]
+
+
+def _deaths_text(steps: Sequence[float]) -> str:
+    """Return how many runs died and when: `10/12 non-finite @380–700, median step 520 (410 to 650)`."""
+    dead = [int(step) for step in steps if math.isfinite(step)]
+    text = f"{len(dead)}/{len(steps)} non-finite" + (f" @{range_text(dead)}" if dead else "")
+    median, interval = survival_median(steps), survival_median_interval(steps)
+    if not dead or interval.low == 0:
+        return text
+    ends = " to ".join(f"{step:g}" if math.isfinite(step) else "never" for step in interval)
+    return f"{text}, median step {f'{median:g}' if math.isfinite(median) else 'never'} (95 % interval {ends})"
+
+
+def _of_enough_seeds(ruling: Ruling, cells: Sequence[SeedRuns]) -> Ruling:
+    """Leave a claim about the step of death undecided if a cell has too few seeds."""
+    seeds = min(len(cell.runs) for cell in cells)
+    if seeds >= SEEDS_FOR_DEATHS:
+        return ruling
+    why = f"{plural(seeds, 'seed')}, but the step at which runs become non-finite needs at least {SEEDS_FOR_DEATHS}"
+    return Ruling(Decision.UNDECIDED, 1.0, why)
 
 
 def learns_at(
     frame: pd.DataFrame, needed: int, *, axis: str, values: Sequence[Value], of_runs: Selection = NOTHING
 ) -> Finding:
-    """Along a key, every run learns at exactly these values: at any other, at least one seed does not learn."""
+    """Along a key, every run learns at exactly these values: at any other, at least one seed does not learn.
+
+    It is refuted if no run learns at one of these values, or if every run learns at another. If some runs of one of
+    these values do not learn, it is undecided.
+    """
     cells, labels = stats.cells(frame, of_runs, needed, axis), stats.labels_of(frame)
-    learning = [cell.values[axis] for cell in cells if stats.learned(cell) == len(cell.runs)]
-    names = listed([labels.text(axis, value) for value in learning]) if learning else "none"
+    learning = [cell.values[axis] for cell in cells if stats.all_learned([cell])]
+    barren = [cell.values[axis] for cell in cells if not stats.learned(cell)]
+    named, absent = ([labels.text(axis, value) for value in found] for found in (learning, barren))
     shares = ", ".join(
         f"{stats.learned(cell)}/{len(cell.runs)} at {labels.text(axis, cell.values[axis])}" for cell in cells
     )
-    sentence = f"runs that learned by {axis}: {shares}"
-    return stats.finding(cells, set(learning) == set(values), f"learns at {axis} {names}", sentence)
+    stated = set(values)
+    if set(learning) == stated:
+        ruling = Ruling(Decision.HOLDS)
+    elif extra := [labels.text(axis, value) for value in learning if value not in stated]:
+        ruling = Ruling(Decision.REFUTED, None, f"every run learns at {listed(extra)}, too")
+    elif lacking := [labels.text(axis, value) for value in barren if value in stated]:
+        ruling = Ruling(Decision.REFUTED, None, f"no run learns at {listed(lacking)}")
+    else:
+        ruling = Ruling(Decision.UNDECIDED, None, "some seeds learn at one of these values, and others do not")
+    sentence = f"runs that learned by {axis}: {shares}" + (f"; none at {listed(absent)}" if absent else "")
+    return stats.finding(cells, ruling, f"learns at {axis} {listed(named) if named else 'none'}", sentence)
 
 
 def trend(
     frame: pd.DataFrame, needed: int, *, axis: str, towards: str, of_runs: Selection = NOTHING, measure: str = LOSS
 ) -> Finding:
-    """A measure rises or falls at every step along a key, and the 95 % CI of the change from end to end excludes 0."""
+    """A measure rises or falls at every step along a key, and the 95 % CI of the change from end to end excludes 0.
+
+    Steps are those of the medians. It is refuted if the CI from end to end is on the other side of 0, or that of a
+    step, after Holm's correction over the steps.
+    """
     cells = sorted(stats.cells(frame, of_runs, needed, axis), key=lambda cell: cell.values[axis])
     for cell in cells:
         stats.measured(cell, measure, needed)
-    medians = [cell.median(measure) for cell in cells]
-    low, high = (cells[0], cells[-1]) if towards == "rising" else (cells[-1], cells[0])
-    gap = stats.difference(stats.measured(low, measure, needed), stats.measured(high, measure, needed), needed)
-    steps = [b - a for a, b in itertools.pairwise(medians)]
-    holds = all(step > 0 if towards == "rising" else step < 0 for step in steps) and gap.above_zero
     labels = stats.labels_of(frame)
+    steps = list(itertools.pairwise(cells))
+    names = [" to ".join(labels.text(axis, cell.values[axis]) for cell in step) for step in steps]
+
+    def rise(first: SeedRuns, second: SeedRuns) -> Difference:
+        low, high = (first, second) if towards == "rising" else (second, first)
+        return stats.between(low, high, needed, measure)
+
+    gaps, whole = [rise(first, second) for first, second in steps], rise(cells[0], cells[-1])
+    ruling = is_above(whole)
+    medians = [cell.median(measure) for cell in cells]
+    opposite = [b <= a if towards == "rising" else b >= a for a, b in itertools.pairwise(medians)]
+    clearly = [p_value <= LEVEL for p_value in holm([min(1.0, 2 * gap.p_below(0.0)) for gap in gaps])]
+    if any(clearly):
+        ruling = Ruling(Decision.REFUTED, 1.0, f"the other way from {axis} {listed(_chosen(names, clearly))}")
+    elif ruling.decision is Decision.HOLDS and any(opposite):
+        why = (
+            f"so from end to end, but not from {axis} {listed(_chosen(names, opposite))}, where noise may be the cause"
+        )
+        ruling = Ruling(Decision.UNDECIDED, 1.0, why)
     measured = ", ".join(f"{labels.text(axis, cell.values[axis])}: {cell.text(measure)}" for cell in cells)
-    sentence = f"{measure_text(measure)} by {axis}: {measured}; difference of the ends {gap.text}"
-    return stats.finding(cells, holds, f"{lead(measure)}{measured}", sentence)
+    sentence = f"{measure_text(measure)} by {axis}: {measured}; from end to end, {_gap_text(whole)}"
+    return stats.finding(cells, ruling, f"{lead(measure)}{measured}", sentence)
+
+
+def _chosen(names: Sequence[str], chosen: Sequence[bool]) -> list[str]:
+    return list(itertools.compress(names, chosen))
 
 
 def best_at(
@@ -307,18 +533,17 @@ def best_at(
     within: float = 0.0,
     of_runs: Selection = NOTHING,
 ) -> Finding:
-    """Along a key, the median loss at one of these values is the lowest or at most `within` above it, and all learn.
+    """Along a key, every run learns at one of these values, and no other value is lower by more than `within`.
 
-    `within` allows for noise between values that do equally well.
+    `within` allows for noise between values that do equally well. For each other value at which runs learn, the 90 % CI
+    of the paired difference must be above - `within`. It is refuted if, for each of these values, the 95 % CI of some
+    other is below - `within` (after Holm's correction over the others). If no other value is worse by more than
+    `within`, every value is the best, and the check is undecided.
     """
-    cells = stats.cells(frame, of_runs, needed, axis)
+    cells, labels = stats.cells(frame, of_runs, needed, axis), stats.labels_of(frame)
     top = min(cells, key=lambda cell: cell.median(LOSS))
-    labels = stats.labels_of(frame)
-    as_good = [
-        cell
-        for cell in cells
-        if stats.all_learned([cell]) and cell.median(LOSS) <= top.median(LOSS) + within and cell.values[axis] in values
-    ]
+    stated = [cell for cell in cells if cell.values[axis] in values]
+    ruling = _best_of(cells, stated, within, needed)
     learns = stats.all_learned([top])
     measured = (
         f"best at {axis} {labels.text(axis, top.values[axis])}: {top.text(LOSS)}"
@@ -326,54 +551,111 @@ def best_at(
         else f"not every seed learns at the best {axis}"
     )
     measured += "".join(
-        f", {labels.text(axis, cell.values[axis])}: {cell.text(LOSS)}" for cell in as_good if cell is not top
+        f", {labels.text(axis, cell.values[axis])}: {cell.text(LOSS)}" for cell in stated if cell is not top
     )
-    return stats.finding(cells, learns and bool(as_good), measured, f"{measured}; {stats.all_outcomes(cells)}")
+    return stats.finding(cells, ruling, measured, f"{measured}; {stats.all_outcomes(cells)}")
+
+
+def _best_of(cells: Sequence[SeedRuns], stated: Sequence[SeedRuns], within: float, needed: int) -> Ruling:
+    others = [cell for cell in cells if cell not in stated]
+    rivals = [cell for cell in others if stats.learned(cell)]
+    candidates = [cell for cell in stated if stats.learned(cell)]
+    if not candidates:
+        none = "no run learns at any value" if not rivals else "runs learn at other values only"
+        return Ruling(Decision.REFUTED if rivals else Decision.UNDECIDED, None, none)
+    gaps = {id(cell): [stats.between(cell, rival, needed, LOSS) for rival in rivals] for cell in candidates}
+    beaten = [
+        any(p <= LEVEL for p in holm([min(1.0, 2 * gap.p_below(-within)) for gap in gaps[id(cell)]]))
+        for cell in candidates
+    ]
+    if all(beaten):
+        return Ruling(Decision.REFUTED, 1.0, "another value is lower")
+    best = min(candidates, key=lambda cell: cell.median(LOSS))
+    if not stats.all_learned([best]):
+        return Ruling(Decision.UNDECIDED, 1.0, "not every run learns there")
+    worse = [gap for gap in gaps[id(best)] if 2 * gap.p_above(within) <= LEVEL]
+    if len(others) == len(rivals) and not worse:
+        return Ruling(Decision.UNDECIDED, 1.0, f"no value is worse by more than {within:g}")
+    rulings = [is_within(gap, -within, math.inf) for gap in gaps[id(best)]]
+    p_value = max((ruling.p_value or 0.0 for ruling in rulings), default=None)
+    if all(ruling.decision is Decision.HOLDS for ruling in rulings):
+        return Ruling(Decision.HOLDS, p_value)
+    return Ruling(Decision.UNDECIDED, p_value, "another value may be lower")
 
 
 def best_higher(
     frame: pd.DataFrame, needed: int, *, axis: str, higher: Selection, lower: Selection, times: float = 1.0
 ) -> Finding:
-    """Along a key of numbers, the best value of one side is higher than that of the other, and both learn there.
+    """Along a key of numbers, the best value of one side is higher than that of the other, with every seed.
 
-    With `times`, it must be at least that many times as high. The best value has the lowest median loss.
+    With `times`, it must be at least that many times as high. The best value of a seed has its lowest loss, and its run
+    must learn. It is refuted if this is so with no seed, and undecided if the seeds disagree or do not learn.
     """
     sides = [stats.cells(frame, side, needed, axis) for side in (higher, lower)]
-    tops = [min(side, key=lambda cell: cell.median(LOSS)) for side in sides]
     labels = stats.labels_of(frame)
     names = side_names((higher, lower), labels)
+    places = [_best_places(side, axis, needed) for side in sides]
     measured = f"best at {axis} " + " against ".join(
-        f"{labels.text(axis, top.values[axis])} with {name}" for top, name in zip(tops, names, strict=True)
+        f"{' or '.join(labels.text(axis, value) for value in dict.fromkeys(sorted(place.values())))} with {name}"
+        for place, name in zip(places, names, strict=True)
     )
-    first, second = (float(top.values[axis]) for top in tops)
-    holds = first > second and (first >= times * second or math.isclose(first, times * second))
-    return stats.finding(
-        [*sides[0], *sides[1]],
-        stats.all_learned(tops) and holds,
-        measured,
-        f"{measured}: {tops[0].name} {tops[0].text(LOSS)}, {tops[1].name} {tops[1].text(LOSS)}",
-    )
+    seeds = sorted(set(places[0]) & set(places[1]))
+    if len(seeds) < needed:
+        why = "a side learns at no value with some seeds"
+        ruling = Ruling(Decision.UNDECIDED, None, why)
+    else:
+        ratios = [(float(places[0][seed]), float(places[1][seed])) for seed in seeds]
+        held = [
+            first > second and (first >= times * second or math.isclose(first, times * second))
+            for first, second in ratios
+        ]
+        if all(held):
+            ruling = Ruling(Decision.HOLDS)
+        elif not any(held):
+            ruling = Ruling(Decision.REFUTED, None, "so with no seed")
+        else:
+            ruling = Ruling(Decision.UNDECIDED, None, f"so with {sum(held)} of {len(seeds)} seeds")
+    cells = [*sides[0], *sides[1]]
+    return stats.finding(cells, ruling, measured, f"{measured}, by seed: {stats.all_outcomes(cells)}")
+
+
+def _best_places(cells: Sequence[SeedRuns], axis: str, needed: int) -> dict[int, Value]:
+    """Return the value with the lowest loss of each seed, for the seeds whose run there learned."""
+    seeds = sorted(set.intersection(*(set(cell.runs) for cell in cells)))
+    if len(seeds) < needed:
+        raise stats.Thin(f"{len(seeds)} of {plural(needed, 'needed seed')} done at every {axis}")
+    best = {seed: min(cells, key=lambda cell: float(cell.runs[seed][LOSS])) for seed in seeds}
+    return {seed: cell.values[axis] for seed, cell in best.items() if cell.runs[seed]["outcome"] == Outcome.LEARNED}
 
 
 def sensitivity(
-    frame: pd.DataFrame, needed: int, *, axis: str, better: Selection, worse: Selection, by: float = 0.0
+    frame: pd.DataFrame,
+    needed: int,
+    *,
+    axis: str,
+    better: Selection,
+    worse: Selection,
+    by: float = 0.0,
+    at_least: float = 0.0,
 ) -> Finding:
     """One side is less sensitive to a key: the mean over its values of min(loss, initial loss) minus the lowest.
 
-    It is computed over the values that both sides have (2309.14322, section 2). The 95 % CI of the paired difference
-    must be above 0, and its mean at least `by`. The check does not hold if a seed of a side learns at no value.
+    It is computed over the values that both sides have (2309.14322, section 2), and decided like `lower`. It is
+    undecided if a seed of a side learns at no value.
     """
-    return _sensitivities(
-        frame, needed, axis, (better, worse), lambda gap: gap.above_zero and gap.middle >= by, "above 0"
-    )
+    required = _required(LOSS, by, at_least)
+    return _sensitivities(frame, needed, axis, (better, worse), lambda gap: is_above(gap, by, at_least), required)
 
 
 def equally_sensitive(
     frame: pd.DataFrame, needed: int, *, axis: str, one: Selection, other: Selection, within: float
 ) -> Finding:
-    """Two sides are equally sensitive to a key: the mean paired difference is at most `within` (see sensitivity)."""
-    required = f"at most {within:g} in absolute value"
-    return _sensitivities(frame, needed, axis, (one, other), lambda gap: abs(gap.middle) <= within, required)
+    """Two sides are equally sensitive to a key: the 90 % CI of the paired difference is inside ± `within`.
+
+    See `sensitivity` and `close`.
+    """
+    required = f"a 90 % interval between {-within:g} and {within:g}"
+    return _sensitivities(frame, needed, axis, (one, other), lambda gap: is_within(gap, -within, within), required)
 
 
 def widens(
@@ -388,8 +670,8 @@ def widens(
 ) -> Finding:
     """The gap between two sides, in losses averaged along a key, is larger under one condition than under another.
 
-    Losses are capped at the loss before training. The 95 % CI of the paired growth of the gap must be above 0. Unlike
-    a sensitivity, this is meaningful for a side that learns nowhere.
+    Losses are capped at the loss before training. The 95 % CI of the paired growth of the gap must be above 0; it is
+    refuted if it is below 0. Unlike a sensitivity, this is meaningful for a side that learns nowhere.
     """
     conditions = [
         [stats.cells(frame, {**side, **condition}, needed, axis) for side in (better, worse)]
@@ -399,17 +681,17 @@ def widens(
     values = _shared(axis, scans)
     low, high, wide_low, wide_high = (_mean_losses(scan, values) for scan in scans)
     gaps = [_by_seed_difference(low, high), _by_seed_difference(wide_low, wide_high)]
-    growth = stats.difference(gaps[0], gaps[1], needed)
+    cells = [cell for sides in conditions for side in sides for cell in side if cell.values[axis] in values]
+    growth = stats.difference(gaps[0], gaps[1], needed, mixed=any(cell.mixed for cell in cells))
     labels = stats.labels_of(frame)
     gap_texts = [
         f"{spread_text(list(gap.values()))} with {name}"
         for name, gap in zip(side_names((narrow, wide), labels), gaps, strict=True)
     ]
-    measured = f"gap {' against '.join(gap_texts)}, difference {growth.text}, over {_count(values, axis)}"
+    measured = f"gap {' against '.join(gap_texts)}, {_gap_text(growth)}, over {_count(values, axis)}"
     names = " minus ".join(side_names((worse, better), labels))
     sentence = f"mean loss along {axis} of {names}: {measured}; required: difference above 0"
-    cells = [cell for sides in conditions for side in sides for cell in side if cell.values[axis] in values]
-    return stats.finding(cells, growth.above_zero, measured, sentence)
+    return stats.finding(cells, is_above(growth), measured, sentence)
 
 
 def _sensitivities(
@@ -417,7 +699,7 @@ def _sensitivities(
     needed: int,
     axis: str,
     selections: tuple[Selection, Selection],
-    holds: Callable[[stats.Difference], bool],
+    decide: Callable[[Difference], Ruling],
     required: str,
 ) -> Finding:
     sides, labels = [stats.cells(frame, selection, needed, axis) for selection in selections], stats.labels_of(frame)
@@ -430,14 +712,44 @@ def _sensitivities(
     names = [selection_text(selection, labels) for selection in selections]
     sentence = f"sensitivity to {axis} over {_count(values, axis)} of {names[0]}: {texts[0]}; of {names[1]}: {texts[1]}"
     if not (low.by_seed and high.by_seed):
-        return stats.finding(cells, False, " against ".join(named), sentence)
-    gap = stats.difference(low.by_seed, high.by_seed, needed)
+        return stats.finding(
+            cells, Ruling(Decision.UNDECIDED, 1.0, "a side has no sensitivity"), " against ".join(named), sentence
+        )
+    gap = stats.difference(low.by_seed, high.by_seed, needed, mixed=any(cell.mixed for cell in cells))
     return stats.finding(
         cells,
-        holds(gap),
-        f"{' against '.join(named)}, difference {gap.text}, over {_count(values, axis)}",
-        f"{sentence}; paired difference {gap.text}; required: {required}",
+        decide(gap),
+        f"{' against '.join(named)}, {_gap_text(gap)}, over {_count(values, axis)}",
+        f"{sentence}; paired {_gap_text(gap)}; required: {required}",
     )
+
+
+def _gap_text(gap: Difference) -> str:
+    """Return a difference with the word for it: `difference 0.367 (0.080 to 0.654)`, `ratio 2.1 (1.8 to 2.4)`."""
+    return f"{'difference' if gap.scale is Scale.LINEAR else 'ratio'} {gap.text}"
+
+
+def _nothing_learned(cells: Sequence[SeedRuns], measure: str) -> str:
+    return ", but no run learned" if measure == LOSS and not any(map(stats.learned, cells)) else ""
+
+
+def _limit(measure: str, name: str, limit: float) -> float:
+    """Return a threshold on the scale of a measure. Raises Mismatch for a factor below 1."""
+    scale = scale_of(measure)
+    if scale is Scale.LOG and limit < 1:
+        raise stats.Mismatch(f"{name} {limit:g}: {measure} is compared by ratio: write a factor of 1 or more")
+    return scale.number(limit)
+
+
+def _required(measure: str, by: float, at_least: float) -> str:
+    """Return what a difference must fulfil. Raises Mismatch if the thresholds contradict each other or the measure."""
+    if by and at_least:
+        raise stats.Mismatch("by and at_least: write one of them: by for a threshold of ours, at_least for the text's")
+    for name, limit in (("by", by), ("at_least", at_least)):
+        if limit:
+            _limit(measure, name, limit)
+    zero = "above 0" if scale_of(measure) is Scale.LINEAR else "above 1"
+    return zero + (f", with a mean of at least {by or at_least:g}" if by or at_least else "")
 
 
 def _count(values: Sequence[Value], axis: str) -> str:
@@ -484,6 +796,7 @@ class Takes(StrEnum):
     MEASURE = "a measure"
     OUTCOMES = "an outcome or a list of outcomes"
     TREND = "rising or falling"
+    SHARE = "every or most"
 
 
 @dataclass(frozen=True, slots=True)
@@ -502,7 +815,7 @@ class Check:
 
 _SELECTED = frozenset({"of_runs"})
 _RANKED = {"better": Takes.SELECTION, "worse": Takes.SELECTION}
-_SIDES = {**_RANKED, "by": Takes.NUMBER}
+_SIDES = {**_RANKED, "by": Takes.NUMBER, "at_least": Takes.NUMBER}
 _PAIRED = {"one": Takes.SELECTION, "other": Takes.SELECTION, "within": Takes.NUMBER}
 _MEASURED = {"over": Takes.KEY, "measure": Takes.MEASURE}
 _OF = {"of_runs": Takes.SELECTION}
@@ -510,12 +823,12 @@ _ON = {"axis": Takes.KEY}
 
 CHECKS: Mapping[str, Check] = MappingProxyType(
     {
-        "ends": Check(ends, {"outcomes": Takes.OUTCOMES, **_OF}, _SELECTED),
+        "ends": Check(ends, {"outcomes": Takes.OUTCOMES, "share": Takes.SHARE, **_OF}, _SELECTED | {"share"}),
         "rescues": Check(rescues, _RANKED),
         "dies": Check(dies, {"step": Takes.STEPS, "factor": Takes.NUMBER, **_OF}, _SELECTED),
         "dies_by": Check(dies_by, {"step": Takes.STEPS, **_OF}, _SELECTED),
         "dies_later": Check(dies_later, {"early": Takes.SELECTION, "late": Takes.SELECTION}),
-        "lower": Check(lower, {**_SIDES, **_MEASURED}, frozenset({"by", "over", "measure"})),
+        "lower": Check(lower, {**_SIDES, **_MEASURED}, frozenset({"by", "at_least", "over", "measure"})),
         "close": Check(close, {**_PAIRED, **_MEASURED}, frozenset(_MEASURED)),
         "no_worse": Check(no_worse, {**_PAIRED, **_MEASURED}, frozenset(_MEASURED)),
         "near": Check(
@@ -550,7 +863,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
             frozenset({"times"}),
         ),
         "learns_at": Check(learns_at, {**_ON, "values": Takes.VALUES, **_OF}, _SELECTED),
-        "sensitivity": Check(sensitivity, {**_ON, **_SIDES}, frozenset({"by"})),
+        "sensitivity": Check(sensitivity, {**_ON, **_SIDES}, frozenset({"by", "at_least"})),
         "widens": Check(
             widens,
             {**_ON, **_RANKED, "narrow": Takes.SELECTION, "wide": Takes.SELECTION},

@@ -6,13 +6,13 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from normexp.claims.calculations import calculate
 from normexp.claims.cell_stats import Mismatch, Thin
 from normexp.claims.checks import CHECKS, Takes
-from normexp.claims.claim import Claim, ClaimFile, Finding, Kind, Selection, Verdict, judge
-from normexp.claims.evidence import QUICK_OVERRIDES, Evidence, plans
+from normexp.claims.claim import Claim, ClaimFile, Decision, Finding, Kind, Selection, Verdict, judge
+from normexp.claims.evidence import QUICK_OVERRIDES, Evidence, at_threshold, plans
 from normexp.claims.files import called
 from normexp.claims.parser import SETTING
 from normexp.config import plugins
@@ -22,6 +22,13 @@ from normexp.config.labels import exact_text
 from normexp.config.plan import LABEL, Plan, selected
 from normexp.config.run import KEYS, RunConfig
 from normexp.errors import UserError
+from normexp.records.outcome import LEARNED_FRACTION
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+OTHER_THRESHOLDS = (0.02, 0.05)
+"""Sweep claims are also judged with these thresholds of `learned`, to see whether their verdict depends on it."""
 
 
 def judged(
@@ -34,18 +41,18 @@ def judged(
 ) -> list[Verdict]:
     """Return a verdict for each claim, from the runs stored under `out`. A scale other than 1 uses only quick runs.
 
-    `warn` is called for each damaged file. Raises UserError if a sweep file cannot be read, or if the selection of a
-    claim matches no point or several cells.
+    `warn` is called for each damaged file, and for each word of an earlier version in the claims file. Raises UserError
+    if a sweep file cannot be read, or if the selection of a claim matches no point or several cells.
     """
     chosen = list(claims)
     sweep_plans = plans(file, {stem for claim in chosen for stem in claim.sweeps}, scale=scale)
     evidence, complaints, verdicts = Evidence(out), [], []
     for claim in chosen:
         try:
-            verdicts.append(judge(claim, _findings(claim, sweep_plans, evidence, scale), quick=scale != 1.0))
+            verdicts.append(_judged(claim, sweep_plans, evidence, scale))
         except Mismatch as fault:
             complaints.append(f"{claim.place}: {claim.id}: {fault}")
-    for warning in evidence.warnings:
+    for warning in [*file.warnings, *evidence.warnings]:
         warn(warning)
     if complaints:
         raise UserError(*complaints)
@@ -114,28 +121,45 @@ def _needed(plan: Plan, claims: Iterable[Claim], scale: float) -> list[tuple[str
     return list(filters)
 
 
-def _findings(claim: Claim, sweep_plans: Mapping[str, Plan], evidence: Evidence, scale: float) -> list[Finding]:
-    if claim.kind is Kind.CITED:
-        return []
-    if claim.kind is Kind.COMPUTE:
-        return _calculated(claim)
+def _judged(claim: Claim, sweep_plans: Mapping[str, Plan], evidence: Evidence, scale: float) -> Verdict:
+    if claim.kind is not Kind.SWEEP:
+        return judge(claim, _calculated(claim) if claim.kind is Kind.COMPUTE else [], quick=scale != 1.0)
+    by_threshold = _findings(claim, sweep_plans, evidence, scale)
+    verdicts = {threshold: judge(claim, findings, quick=scale != 1.0) for threshold, findings in by_threshold.items()}
+    texts = {f"{100 * threshold:g} %": verdicts[threshold].text for threshold in OTHER_THRESHOLDS}
+    return replace(verdicts[LEARNED_FRACTION], by_threshold=texts)
+
+
+def _findings(
+    claim: Claim, sweep_plans: Mapping[str, Plan], evidence: Evidence, scale: float
+) -> dict[float, list[Finding]]:
+    """Return the findings of a sweep claim, one per setting and condition, by the threshold of `learned`."""
     check = CHECKS[claim.check]
     parameters = {name: _scaled_parameter(check.takes[name], value, scale) for name, value in claim.parameters.items()}
     measures = {str(value) for name, value in parameters.items() if check.takes[name] is Takes.MEASURE}
     frame = evidence.frame([sweep_plans[stem] for stem in claim.sweeps], sorted(measures))
     needed = claim.seeds if scale == 1.0 else 1
-    findings = []
+    findings: dict[float, list[Finding]] = {threshold: [] for threshold in (LEARNED_FRACTION, *OTHER_THRESHOLDS)}
     for name, selection in circumstances(claim, scale).items():
         selected_rows = frame
         for key, values in selection.items():
             selected_rows = selected_rows[selected_rows[key].isin(values)]
         if selected_rows.empty:
             raise Mismatch(f"{name or 'its sweeps'}: no point matches where")
-        try:
-            finding = check.function(selected_rows, needed, **parameters)
-        except Thin as error:
-            finding = Finding(holds=None, measured="not enough runs", sentence=str(error))
-        findings.append(replace(finding, setting=name))
+
+        def found(rows: pd.DataFrame, setting: str = name) -> Finding:
+            try:
+                finding = check.function(rows, needed, **parameters)
+            except Thin as error:
+                finding = Finding(decision=Decision.TOO_FEW, measured="not enough runs", sentence=str(error))
+            return replace(finding, setting=setting)
+
+        stored = found(selected_rows)
+        findings[LEARNED_FRACTION].append(stored)
+        for threshold in OTHER_THRESHOLDS:
+            rows = at_threshold(selected_rows, threshold)
+            unchanged = rows["outcome"].equals(selected_rows["outcome"])
+            findings[threshold].append(stored if unchanged else found(rows))
     return findings
 
 

@@ -16,6 +16,7 @@ from normexp.config import grid
 from normexp.config.plan import Plan
 from normexp.config.sweep_file import load
 from normexp.errors import UserError
+from normexp.records import outcome
 from normexp.records.record import Outcome, RunRecord
 from normexp.storage import index
 
@@ -114,6 +115,15 @@ class Evidence:
 
     def _warn(self, lines: Iterable[str]) -> None:
         self.warnings += [line for line in dict.fromkeys(lines) if line not in self.warnings]
+
+
+def at_threshold(frame: pd.DataFrame, threshold: float) -> pd.DataFrame:
+    """Return a frame whose outcomes are judged with another threshold of `learned`; the frame itself is unchanged."""
+    judged = [
+        str(outcome.at_threshold(Outcome(word), fraction, threshold)) if word else word
+        for word, fraction in zip(frame["outcome"], frame["learned_fraction"], strict=True)
+    ]
+    return frame.assign(outcome=judged)
 
 
 def _as_evidence(row: dict[str, Any]) -> dict[str, Any]:

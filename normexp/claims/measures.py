@@ -7,8 +7,10 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from types import MappingProxyType
 
+from normexp.config.labels import loss_text
 from normexp.config.run import RunConfig
 from normexp.records.record import SignalRow, Traces
 from normexp.storage.store import CURVE, DEATH, LAYERS
@@ -19,13 +21,44 @@ SPIKE, SPIKE_WINDOW = 0.5, 20
 """A spike exceeds the mean of the last SPIKE_WINDOW steps by SPIKE nats, five times the variation between batches."""
 
 
+class Scale(StrEnum):
+    """How numbers of a measure are compared: by their difference, or by their ratio.
+
+    Positive measures that span decades (magnitudes, gradients, ratios, steps of death) are compared by their ratio:
+    with geometric means, and intervals as factors.
+    """
+
+    LINEAR = "by difference"
+    LOG = "by ratio"
+
+    def number(self, value: float) -> float:
+        """Return a value on this scale: itself or its natural logarithm, which is -inf for 0 and negative values."""
+        if self is Scale.LINEAR:
+            return value
+        return math.log(value) if value > 0 else -math.inf
+
+    def text(self, value: float) -> str:
+        """Return a value as text: fixed digits, or on a scale by ratio three significant ones; empty for NaN."""
+        return loss_text(value) if self is Scale.LINEAR or math.isnan(value) else f"{value:.3g}"
+
+    def value(self, number: float) -> float:
+        """Return the value of a number on this scale."""
+        if self is Scale.LINEAR:
+            return number
+        try:
+            return math.exp(number)
+        except OverflowError:
+            return math.inf
+
+
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A number of a run (NaN if it was not measured), and the trace files that it is computed from."""
+    """A number of a run (NaN if it was not measured), its scale, and the trace files that it is computed from."""
 
     of: Callable[[RunConfig, Traces], float]
     help: str
     reads: tuple[str, ...] = (LAYERS,)
+    scale: Scale = Scale.LINEAR
 
 
 def _early_loss(config: RunConfig, traces: Traces) -> float:
@@ -162,25 +195,36 @@ MEASURES: Mapping[str, Measure] = MappingProxyType(
         ),
         "worst_rise": Measure(_worst_rise, "largest rise of the validation loss above its best value so far", (CURVE,)),
         "stream_norm_at_init": Measure(
-            _first_stream, "largest magnitude of the residual stream over layers, before training"
+            _first_stream, "largest magnitude of the residual stream over layers, before training", scale=Scale.LOG
         ),
         "peak_stream_norm": Measure(
-            _peak_stream, "largest magnitude of the residual stream over layers, during training", (LAYERS, DEATH)
+            _peak_stream,
+            "largest magnitude of the residual stream over layers, during training",
+            (LAYERS, DEATH),
+            Scale.LOG,
         ),
         "stream_growth_at_init": Measure(
-            _growth(False), "RMS of the residual stream after the last layer over that of the embedding"
+            _growth(False),
+            "RMS of the residual stream after the last layer over that of the embedding",
+            scale=Scale.LOG,
         ),
-        "stream_growth_after": Measure(_growth(True), "the same at the last evaluation"),
+        "stream_growth_after": Measure(_growth(True), "the same at the last evaluation", scale=Scale.LOG),
         "stream_bend_at_init": Measure(
-            _bend(False), "mean square added to the residual stream per layer, upper over lower half"
+            _bend(False), "mean square added to the residual stream per layer, upper over lower half", scale=Scale.LOG
         ),
-        "stream_bend_after": Measure(_bend(True), "the same at the last evaluation"),
+        "stream_bend_after": Measure(_bend(True), "the same at the last evaluation", scale=Scale.LOG),
         "late_share_at_init": Measure(
-            _share_written(False), "output RMS of the last FFN over that of the first, each relative to the stream"
+            _share_written(False),
+            "output RMS of the last FFN over that of the first, each relative to the stream",
+            scale=Scale.LOG,
         ),
-        "late_share_after": Measure(_share_written(True), "the same at the last evaluation"),
-        "max_logit_at_init": Measure(_over_layers("mixer", "max_logit", False, max), "largest attention logit"),
-        "max_logit_after": Measure(_over_layers("mixer", "max_logit", True, max), "the same at the last evaluation"),
+        "late_share_after": Measure(_share_written(True), "the same at the last evaluation", scale=Scale.LOG),
+        "max_logit_at_init": Measure(
+            _over_layers("mixer", "max_logit", False, max), "largest attention logit", scale=Scale.LOG
+        ),
+        "max_logit_after": Measure(
+            _over_layers("mixer", "max_logit", True, max), "the same at the last evaluation", scale=Scale.LOG
+        ),
         "entropy_at_init": Measure(
             _over_layers("mixer", "attention_entropy", False, min), "lowest attention entropy of a layer (nats)"
         ),
@@ -189,8 +233,15 @@ MEASURES: Mapping[str, Measure] = MappingProxyType(
         ),
         "mode_gap": Measure(_mode_gap, "train/eval gap of BatchNorm: difference of the losses, after training"),
         "leak": Measure(
-            _leak, "change of earlier logits caused by later tokens, after training; 0 for per-token norms"
+            _leak,
+            "change of earlier logits caused by later tokens, after training; 0 for per-token norms",
+            scale=Scale.LOG,
         ),
     }
 )
 """Measures by name."""
+
+
+def scale_of(measure: str) -> Scale:
+    """Return the scale of a measure. Those in the table of runs are compared by their difference."""
+    return MEASURES[measure].scale if measure in MEASURES else Scale.LINEAR

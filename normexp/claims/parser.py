@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import yaml
 
 from normexp.claims.calculations import calculations
 from normexp.claims.checks import CHECKS, Takes
-from normexp.claims.claim import Citation, Claim, ClaimFile, Kind, Selection, Word
+from normexp.claims.claim import Citation, Claim, ClaimFile, Expected, Kind, Selection, Weight, Word
 from normexp.claims.measures import MEASURES, OF_ROW
 from normexp.config.axes import Axis
 from normexp.config.groups import read_axis, read_value
@@ -30,12 +30,25 @@ COUNT = Key(kind=int, default=1, neutral=1, help="", low=1)
 SWITCH = Key(kind=bool, default=False, neutral=False, help="")
 TOP = ("name", "title", "sweeps", "settings", "claims")
 ALWAYS = ("id", "section", "text", "stated", "kind")
+QUOTED = ("quote", "translation")
+"""Optional keys of every claim: each needs the other."""
+OPTIONAL = (*QUOTED, "weight", "expected", "note")
+"""The optional keys of every claim."""
 BY_KIND: Mapping[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    Kind.SWEEP: (("check", "runs"), ("with", "settings", "seeds", "elsewhere", "expected", "note")),
-    Kind.COMPUTE: (("check",), ("with", "seeds", "expected", "note")),
-    Kind.CITED: (("source", "says", "agrees"), ("own", "expected", "note")),
+    Kind.SWEEP: (("check", "runs"), ("with", "settings", "seeds", "elsewhere")),
+    Kind.COMPUTE: (("check",), ("with", "seeds")),
+    Kind.CITED: (("source", "says", "agrees"), ("own",)),
+    Kind.NONE: (("why",), ()),
 }
 """The required and the optional keys of each kind of claim, in addition to those of every claim."""
+EARLIER = {
+    "reproduced": (Word.HOLDS,),
+    "only when": (Word.HOLDS_WHEN,),
+    "not reproduced": (Word.REFUTED, Word.INCONCLUSIVE),
+    "misquoted": (Word.SOURCE_DIFFERS,),
+    "self-contradicting": (Word.CONTRADICTING,),
+}
+"""Words of earlier versions in `expected`, and the verdicts that they match now."""
 SETTING = "setting"
 
 
@@ -106,6 +119,7 @@ READERS: Mapping[Takes, Callable[[Values, yaml.Node, str, str | None], Any]] = {
     Takes.MEASURE: lambda reader, node, where, axis: reader.one(node, where, [*OF_ROW, *MEASURES]),
     Takes.OUTCOMES: lambda reader, node, where, axis: reader.words(node, where, [*Outcome]),
     Takes.TREND: lambda reader, node, where, axis: reader.one(node, where, ("rising", "falling")),
+    Takes.SHARE: lambda reader, node, where, axis: reader.one(node, where, ("every", "most")),
 }
 """Readers of parameters by kind. Each takes the value reader, the node, its path, and the axis of the claim."""
 
@@ -142,6 +156,7 @@ class _Reader:
         self.sweeps: dict[str, Path] = {}
         self.settings: tuple[str, ...] = ("",)
         self.places: dict[str, str] = {}
+        self.earlier: dict[str, list[str]] = {}
 
     def read(self, text: str) -> ClaimFile:
         root = self.source.compose(text)
@@ -165,7 +180,14 @@ class _Reader:
             path=self.path,
             sweeps=self.sweeps,
             claims=tuple(claim for claim in claims if claim is not None),
+            warnings=tuple(self._warnings()),
         )
+
+    def _warnings(self) -> Iterator[str]:
+        """Yield one line for each word of an earlier version, at its first place."""
+        for words, places in self.earlier.items():
+            more = f" (and {plural(len(places) - 1, 'more place')})" if len(places) > 1 else ""
+            yield f"{places[0]}: expected: {words}{more}; normexp claims --accept writes the new words"
 
     def _read_sweeps(self, node: yaml.Node) -> None:
         for item in self.source.sequence(node, "sweeps"):
@@ -187,30 +209,52 @@ class _Reader:
     def _claim(self, node: yaml.Node, where: str) -> Claim | None:
         """Read the entry of a claim as far as possible. Return None if there was a complaint."""
         before = self.source.notes.count
-        every = {*ALWAYS, *(name for keys in BY_KIND.values() for names in keys for name in names)}
+        every = {*ALWAYS, *OPTIONAL, *(name for keys in BY_KIND.values() for names in keys for name in names)}
         entries = self._entries(node, where, every, needed=ALWAYS)
         word = self._choice(entries, where, "kind", [*Kind])
         kind = Kind(word) if word is not None else None
         if kind is not None:
             self._check_keys(kind, entries, node, where)
-        expected = entries.get("expected")
-        has_expected = expected is not None and not is_null(expected.node)
-        word = self._choice(entries, where, "expected", [*Word]) if has_expected else None
-        texts: dict[str, Any] = {name: self._word(entries, where, name) or "" for name in (*ALWAYS, "note")}
+        expected = self._expected(kind, entries, where)
+        weight = self._choice(entries, where, "weight", [*Weight])
+        texts: dict[str, Any] = {
+            name: self._word(entries, where, name) or "" for name in (*ALWAYS, *QUOTED, "why", "note")
+        }
         self._check_id(texts["id"], node, where)
+        missing = [name for name in QUOTED if name not in entries]
+        if 0 < len(missing) < len(QUOTED):
+            self.source.fault(node, where, f"quote and translation belong together: write {missing[0]} as well")
         rest = self._rest(kind, entries, where)
         if kind is None or self.source.notes.count > before:
             return None
-        texts |= {"kind": kind, "expected": Word(word) if word else None, "place": self.source.place(node)}
-        return Claim(**texts, **rest)
+        texts |= {"kind": kind, "expected": expected, "place": self.source.place(node)}
+        return Claim(**texts, **rest, weight=Weight(weight) if weight else Weight.DETAIL)
+
+    def _expected(self, kind: Kind | None, entries: Mapping[str, Entry], where: str) -> Expected | None:
+        """Read the expected verdict; note where it is a word of an earlier version."""
+        entry = entries.get("expected")
+        if entry is None or is_null(entry.node):
+            return None
+        written = self.source.text(entry.node, f"{where}.expected")
+        if written not in EARLIER:
+            word = self._choice(entries, where, "expected", [*Word])
+            return Expected((Word(word),), word) if word else None
+        words = EARLIER[written]
+        if kind is Kind.CITED and words == (Word.HOLDS,):
+            words = (Word.SOURCE_AGREES,)
+        expected = Expected(words, written)
+        self.earlier.setdefault(f"{written} is now {expected}", []).append(self.source.place(entry.node))
+        return expected
 
     def _check_keys(self, kind: Kind, entries: dict[str, Entry], node: yaml.Node, where: str) -> None:
         """Complain about missing keys, and about keys that this kind of claim does not have; drop the latter."""
         needed, allowed = BY_KIND[kind]
-        for name in [name for name in entries if name not in (*ALWAYS, *needed, *allowed)]:
-            self.source.fault(entries.pop(name).key_node, f"{where}.{name}", f"a {kind} claim has no {name}: remove it")
+        for name in [name for name in entries if name not in (*ALWAYS, *OPTIONAL, *needed, *allowed)]:
+            self.source.fault(
+                entries.pop(name).key_node, f"{where}.{name}", f"a claim of kind {kind} has no {name}: remove it"
+            )
         if missing := [name for name in needed if name not in entries]:
-            self.source.fault(node, where, f"a {kind} claim needs {', '.join(missing)}")
+            self.source.fault(node, where, f"a claim of kind {kind} needs {', '.join(missing)}")
 
     def _check_id(self, claim_id: str, node: yaml.Node, where: str) -> None:
         """Complain about an id that an earlier claim has."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import yaml
 
-from normexp.claims.claim import ClaimFile, Kind, Verdict, Word
+from normexp.claims.claim import Claim, ClaimFile, Kind, Verdict, Word
 from normexp.claims.parser import load, parse
 from normexp.config.sweep_file import text_of
 from normexp.errors import UserError
@@ -24,20 +24,26 @@ Span = tuple[int, int]
 def accept(file: ClaimFile, verdicts: Iterable[Verdict]) -> list[str]:
     """Set the expected verdict of each claim that full runs decide, and return the ids of the changed claims.
 
-    Raises UserError if the file cannot be read or written, or if its form cannot be edited.
+    For other claims, a word of an earlier version is replaced if it matches their verdict. Raises UserError if the file
+    cannot be read or written, or if its form cannot be edited.
     """
     decided = {
         verdict.claim.id: verdict.word
         for verdict in verdicts
-        if verdict.claim.kind is Kind.SWEEP and not verdict.quick and verdict.word is not Word.NOT_ENOUGH
+        if not verdict.quick and verdict.word is not Word.NOT_ENOUGH
+        if verdict.claim.kind is Kind.SWEEP or (verdict.claim.expected is not None and not verdict.differs)
     }
-    changed = [claim.id for claim in file.claims if claim.id in decided and claim.expected is not decided[claim.id]]
+    changed = [claim.id for claim in file.claims if claim.id in decided and _written(claim) != decided[claim.id]]
     if changed:
         words = {name: decided[name] for name in changed}
         text = with_expected(text_of(file.path), words)
         _check(file, text, words)
         rewrite(file.path, text)
     return changed
+
+
+def _written(claim: Claim) -> str:
+    return claim.expected.written if claim.expected is not None else ""
 
 
 def read_again(file: ClaimFile, verdicts: Iterable[Verdict]) -> tuple[ClaimFile, list[Verdict]]:
@@ -49,9 +55,9 @@ def read_again(file: ClaimFile, verdicts: Iterable[Verdict]) -> tuple[ClaimFile,
 
 def _check(file: ClaimFile, text: str, words: Mapping[str, Word]) -> None:
     """Raise UserError unless the edited text has exactly these expected verdicts."""
-    wanted = {claim.id: words.get(claim.id, claim.expected) for claim in file.claims}
+    wanted = {claim.id: words.get(claim.id, _written(claim)) for claim in file.claims}
     try:
-        parsed = {claim.id: claim.expected for claim in parse(text, file.path).claims}
+        parsed = {claim.id: _written(claim) for claim in parse(text, file.path).claims}
     except UserError:
         parsed = {}
     if parsed != wanted:

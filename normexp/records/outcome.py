@@ -45,6 +45,13 @@ def judge(result: Result, evaluations: Sequence[tuple[int, float]], *, vocab: in
     return Verdict(outcome=outcome, rule=rule, trend=trend(evaluations, steps), thresholds=thresholds)
 
 
+def at_threshold(outcome: Outcome, learned_fraction: float, threshold: float) -> Outcome:
+    """Return the outcome of a run if the rule of a plateau had another threshold. Others do not depend on it."""
+    if outcome not in (Outcome.PLATEAU, Outcome.LEARNED):
+        return outcome
+    return Outcome.PLATEAU if learned_fraction < threshold else Outcome.LEARNED
+
+
 def trend(evaluations: Sequence[tuple[int, float]], steps: int) -> str | None:
     """Compare the last evaluation with the last one in the first three quarters of training; None if there is none."""
     earlier = [loss for step, loss in evaluations if 0 < step <= 0.75 * steps]

@@ -15,11 +15,10 @@ from normexp.analysis import frames
 from normexp.analysis.cells import cells, summarize, twins
 from normexp.analysis.conclusions import conclusion
 from normexp.analysis.tables import TextTable, cell_text, joined_text, pivot, reference_losses
-from normexp.claims.claim import Claim, ClaimFile, Kind, Verdict, Word
+from normexp.claims.claim import Claim, ClaimFile, Kind, Verdict, Weight, Word
 from normexp.claims.evidence import QUICK_SCALE, Evidence, plans
 from normexp.claims.files import called, folder_of
-from normexp.claims.verdict_text import measured
-from normexp.claims.verdict_text import summary as counts
+from normexp.claims.verdict_text import KINDS, measured, quoted, remarks, totals, totals_by_kind, unexpected
 from normexp.config import plugins
 from normexp.config.labels import Labels, exact_text, listed, loss_text, plural, values_text
 from normexp.config.plan import Plan
@@ -46,18 +45,32 @@ RULE = (
     f"Up to {MOST} claims, selected by rule: first the conclusions of the text (its section summary) that runs decide; "
     "then, from each other section, the claim based on the most runs, in descending order of runs."
 )
+STATISTICS = (
+    "A comparison holds or is refuted by a 95 % t-interval over paired seeds, an equivalence by two one-sided tests at "
+    "5 % each. Where the runs of a cell end differently, or a number is infinite, the sign test over seeds takes the "
+    "place of the interval. Magnitudes and ratios are compared by ratio. A claim that holds in some cells only is "
+    "corrected by Holm's method over all its cells. A claim about the step at which runs become non-finite needs 12 "
+    "seeds. Each claim by runs is also judged with thresholds of 2 % and 5 % for learned; if its verdict changes, it "
+    "says so."
+)
+"""How the verdicts by runs are reached."""
 NEARLY_ALL = 0.8
 """A setting is described by the values that at least this share of its points have."""
 MEANINGS = {
-    Word.REPRODUCED: "holds in every setting, for every seed of a calculation, or in the source",
-    Word.ONLY_WHEN: "holds only in some settings, or only under other conditions; these are named",
-    Word.NOT_REPRODUCED: "holds in no setting",
-    Word.MISQUOTED: "its source, or another source that is named, says otherwise",
+    Word.HOLDS: "holds in every setting, or for every seed of a calculation",
+    Word.HOLDS_WHEN: "holds in some settings only, or under other conditions only; these are named",
+    Word.REFUTED: "the evidence excludes it in every setting and under every condition",
+    Word.INCONCLUSIVE: "the evidence neither shows nor excludes it",
+    Word.SOURCE_AGREES: "the source says so",
+    Word.SOURCE_DIFFERS: "its source, or another source that is named, says otherwise",
     Word.CONTRADICTING: "the text says otherwise elsewhere",
+    Word.NOT_CHECKABLE: "neither runs nor a calculation nor a source can decide it; the reason is given",
     Word.NOT_ENOUGH: "too few runs are stored to decide",
 }
-KINDS = {Kind.SWEEP: "by runs", Kind.COMPUTE: "by calculation", Kind.CITED: "by its source"}
-COLUMNS = ("id", "section", "kind", "verdict", "when", "quick", "expected", "stated", "measured", "seeds", "run_ids")
+COLUMNS = (
+    *("id", "section", "kind", "weight", "verdict", "when", "quick", "expected", "stated", "measured"),
+    *("correction", "threshold", "seeds", "run_ids"),
+)
 
 
 def key_findings(verdicts: Sequence[Verdict]) -> list[Verdict]:
@@ -82,19 +95,24 @@ def findings_list(verdicts: Sequence[Verdict]) -> Points:
 
 def _evidence(verdict: Verdict) -> str:
     runs = plural(len(verdict.run_ids), "run")
-    quick = " Quick runs are not conclusive." if verdict.quick else ""
-    return f"Stated: {verdict.claim.stated}. Measured in {runs}: {measured(verdict)}. Claim {verdict.claim.id}.{quick}"
+    more = "".join(f" {text[0].upper()}{text[1:]}." for text in (verdict.correction, verdict.threshold) if text)
+    more += " Quick runs are not conclusive." if verdict.quick else ""
+    claim = verdict.claim
+    text = f" The text: {quoted(claim)}." if claim.quote else ""
+    return f"Stated: {claim.stated}.{text} Measured in {runs}: {measured(verdict)}. Claim {claim.id}.{more}"
 
 
 def _predicate(verdict: Verdict) -> str:
     several = len(verdict.claim.settings) > 1
-    if verdict.word is Word.REPRODUCED:
+    if verdict.word is Word.HOLDS:
         return "holds in every setting" if several else "holds"
-    if verdict.word is Word.ONLY_WHEN and not set(verdict.when) & set(verdict.claim.settings):
+    if verdict.word is Word.HOLDS_WHEN and not set(verdict.when) & set(verdict.claim.settings):
         return f"does not hold as stated, but holds {listed(verdict.when)}"
-    if verdict.word is Word.ONLY_WHEN:
+    if verdict.word is Word.HOLDS_WHEN:
         return f"holds only {listed([name or 'in its only setting' for name in verdict.when])}"
-    return "holds in no setting" if several else "does not hold"
+    if verdict.word is Word.REFUTED:
+        return "is refuted in every setting" if several else "is refuted"
+    return "is neither shown nor refuted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,7 +302,8 @@ def to_csv(verdicts: Sequence[Verdict]) -> str:
     for verdict in verdicts:
         claim = verdict.claim
         writer.writerow(
-            {"id": claim.id, "section": claim.section, "kind": claim.kind, "verdict": verdict.word}
+            {"id": claim.id, "section": claim.section, "kind": claim.kind, "weight": claim.weight}
+            | {"verdict": verdict.word, "correction": verdict.correction, "threshold": verdict.threshold}
             | {"when": "; ".join(verdict.when), "quick": verdict.quick and claim.kind is Kind.SWEEP}
             | {"expected": claim.expected or "", "stated": claim.stated, "measured": measured(verdict)}
             | {"seeds": _seeds(verdict), "run_ids": " ".join(verdict.run_ids)}
@@ -311,19 +330,21 @@ def _head(file: ClaimFile, verdicts: Sequence[Verdict], scale: float) -> Iterato
         "Verdicts by runs and by calculation follow from the evidence alone."
     )
     yield Heading("Summary")
-    first, *differing = counts(verdicts).splitlines()
-    yield Paragraph(first)
-    by_word = Counter((verdict.word, verdict.claim.kind) for verdict in verdicts)
-    kinds = [kind for kind in Kind if any(verdict.claim.kind is kind for verdict in verdicts)]
+    yield Paragraph(totals(verdicts))
+    yield Points(tuple(totals_by_kind(verdicts)))
+    by_word = Counter((verdict.word, verdict.claim.kind, verdict.claim.weight) for verdict in verdicts)
+    weights = [weight for weight in Weight if any(verdict.claim.weight is weight for verdict in verdicts)]
+    parts = [(kind, weight) for kind in Kind for weight in weights if any(by_word[word, kind, weight] for word in Word)]
     rows, marks = [], []
     for word in Word:
-        numbers = [by_word[word, kind] for kind in kinds]
+        numbers = [by_word[(word, *part)] for part in parts]
         if sum(numbers):
             rows.append((word.value, MEANINGS[word], *map(str, numbers), str(sum(numbers))))
             marks.append(word.value)
-    header = ("verdict", "meaning", *(KINDS[kind] for kind in kinds), "claims")
-    yield Grid(TextTable(title="", header=header, rows=tuple(rows)), tuple(marks))
-    if differing:
+    named = [KINDS[kind] + (f", {weight}" if len(weights) > 1 else "") for kind, weight in parts]
+    yield Grid(TextTable(title="", header=("verdict", "meaning", *named, "claims"), rows=tuple(rows)), tuple(marks))
+    yield Paragraph(STATISTICS)
+    if differing := unexpected(verdicts):
         yield Heading("Verdicts that differ from the expected ones", 3)
         yield Points(tuple(differing))
 
@@ -382,8 +403,11 @@ def _verdicts(verdicts: Sequence[Verdict]) -> Iterator[Block]:
         rows = tuple((v.claim.id, v.text, v.claim.text, v.claim.stated, measured(v)) for v in in_section)
         header = ("claim", "verdict", "statement", "stated", "measured, or source")
         yield Grid(TextTable(title="", header=header, rows=rows), tuple(v.word.value for v in in_section))
-        notes = tuple(f"{v.claim.id}: {v.claim.note}." for v in in_section if v.claim.note)
-        if notes:
+        if quotes := tuple(f"{v.claim.id}: {quoted(v.claim)}." for v in in_section if v.claim.quote):
+            yield Paragraph("The sentences of the text that these entries are about:")
+            yield Points(quotes)
+        if notes := tuple(f"{v.claim.id}: {text}." for v in in_section for text in remarks(v)):
+            yield Paragraph("Notes:")
             yield Points(notes)
 
 

@@ -17,9 +17,9 @@ from rich.text import Text
 from normexp.analysis.tables import TextTable
 from normexp.claims.calculations import calculations
 from normexp.claims.checks import CHECKS
-from normexp.claims.claim import ClaimFile, Finding, Kind, Verdict, Word
+from normexp.claims.claim import ClaimFile, Decision, Finding, Kind, Verdict, Word
 from normexp.claims.measures import MEASURES, OF_ROW
-from normexp.claims.verdict_text import measured, summary
+from normexp.claims.verdict_text import measured, quoted, summary, totals_by_kind
 from normexp.config.labels import listed, plural
 from normexp.terminal.console import WIDE, Encodable, ResponsiveTable, encodable, unpadded
 
@@ -28,14 +28,22 @@ COLUMNS = (("claim", 28, None), ("verdict", 18, None), ("text", None, 4), ("stat
 NARROW_COLUMNS = (("claim", 28, None), ("", None, 1))
 NARROW = 120
 """Terminal width below which a claim takes two columns, with the measured values below the stated ones."""
+STATEMENT = ("id", "section", "kind", "weight", "quote", "translation", "text", "stated")
 STYLES = {
-    Word.REPRODUCED: "green",
-    Word.ONLY_WHEN: "yellow",
-    Word.NOT_REPRODUCED: "red",
-    Word.MISQUOTED: "red",
+    Word.HOLDS: "green",
+    Word.HOLDS_WHEN: "yellow",
+    Word.REFUTED: "red",
+    Word.INCONCLUSIVE: "cyan",
+    Word.SOURCE_AGREES: "green",
+    Word.SOURCE_DIFFERS: "red",
     Word.CONTRADICTING: "red",
+    Word.NOT_CHECKABLE: "dim",
     Word.NOT_ENOUGH: "dim",
 }
+
+
+EVIDENCE = {Kind.CITED: "Source", Kind.NONE: "Why"}
+"""What precedes the evidence of a claim, if it is not measured."""
 
 
 class VerdictTable:
@@ -59,8 +67,9 @@ class VerdictTable:
 
 
 def listing(verdicts: Sequence[Verdict], title: str) -> RenderableType:
-    """Return the table of verdicts with the file's title and a summary."""
-    return Group(Encodable(title, "bold"), VerdictTable(verdicts), Encodable(summary(verdicts)))
+    """Return the file's title, the totals by kind, the table of verdicts, and a summary."""
+    by_kind = [Encodable(line) for line in totals_by_kind(verdicts)]
+    return Group(Encodable(title, "bold"), *by_kind, VerdictTable(verdicts), Encodable(summary(verdicts)))
 
 
 def detail(verdict: Verdict, commands: Sequence[str], folder: Path) -> RenderableType:
@@ -70,10 +79,17 @@ def detail(verdict: Verdict, commands: Sequence[str], folder: Path) -> Renderabl
     """
     claim = verdict.claim
     lines = [f"{claim.text}.", f"Stated: {claim.stated} (in {claim.section}; {claim.place})."]
+    lines += [f"The text: {quoted(claim)}."] if claim.quote else []
     parts: list[RenderableType] = [Encodable(claim.id, "bold"), *map(Encodable, lines)]
     parts.append(Encodable(f"Verdict: {verdict.text}.", STYLES[verdict.word]))
+    if claim.why:
+        parts.append(Encodable(f"Why: {claim.why}."))
     if claim.citation is not None:
         parts.append(Encodable(f"{claim.citation.source}: {claim.citation.says}."))
+    if verdict.correction:
+        parts.append(Encodable(f"Several cells: {verdict.correction}."))
+    if verdict.threshold:
+        parts.append(Encodable(f"Threshold of learned: {verdict.threshold}."))
     count = len(verdict.findings)
     for number, finding in enumerate(verdict.findings, start=1):
         repeated = claim.kind is Kind.COMPUTE and count > 1
@@ -114,16 +130,18 @@ def as_data(file: ClaimFile, verdicts: Sequence[Verdict]) -> dict[str, Any]:
     """Return the data that `normexp claims --json` prints."""
     counts = Counter(str(verdict.word) for verdict in verdicts)
     claims = [_claim_data(verdict) for verdict in verdicts]
-    return {"schema": 1, "file": str(file.path), "title": file.title, "verdicts": dict(counts), "claims": claims}
+    return {"schema": 2, "file": str(file.path), "title": file.title, "verdicts": dict(counts), "claims": claims}
 
 
 def _claim_data(verdict: Verdict) -> dict[str, Any]:
     claim = verdict.claim
-    statement = {name: getattr(claim, name) for name in ("id", "section", "kind", "text", "stated")}
+    statement = {name: getattr(claim, name) for name in STATEMENT}
     judged = {"verdict": verdict.word, "when": verdict.when, "quick": verdict.quick and claim.kind is Kind.SWEEP}
-    expected = {"expected": claim.expected, "differs": verdict.differs}
-    evidence = {"findings": verdict.findings, "citation": claim.citation, "note": claim.note}
-    return statement | judged | expected | evidence
+    expected = {"expected": str(claim.expected) if claim.expected else None, "differs": verdict.differs}
+    corrected = {"uncorrected": verdict.uncorrected, "family": verdict.family, "correction": verdict.correction}
+    threshold = {"by_threshold": dict(verdict.by_threshold), "threshold": verdict.threshold}
+    evidence = {"findings": verdict.findings, "citation": claim.citation, "why": claim.why, "note": claim.note}
+    return statement | judged | expected | corrected | threshold | evidence
 
 
 def vocabulary() -> RenderableType:
@@ -133,12 +151,14 @@ def vocabulary() -> RenderableType:
         for name, row in CHECKS.items()
     )
     takes = tuple(dict.fromkeys((part, str(kind)) for row in CHECKS.values() for part, kind in row.takes.items()))
-    measures = tuple((name, measure.help) for name, measure in MEASURES.items())
+    measures = tuple((name, str(measure.scale), measure.help) for name, measure in MEASURES.items())
     computed = tuple((name, _figures(row.figures), row.help) for name, row in calculations().items())
     tables = (
         TextTable(title="Checks of stored runs", header=("check", "parameters", "holds if"), rows=checks),
         TextTable(title="Parameters of checks", header=("parameter", "value"), rows=takes),
-        TextTable(title=f"Measures, in addition to {listed(OF_ROW)}", header=("measure", "meaning"), rows=measures),
+        TextTable(
+            title=f"Measures, in addition to {listed(OF_ROW)}", header=("measure", "compared", "meaning"), rows=measures
+        ),
         TextTable(title="Calculations", header=("check", "figures", "holds if"), rows=computed),
     )
     return Group(*map(ResponsiveTable, tables))
@@ -149,12 +169,18 @@ def _figures(count: int | None) -> str:
 
 
 def _result(finding: Finding, kind: Kind) -> str:
-    if finding.holds is None:
-        return "not enough runs"
-    words = "holds" if finding.holds else "does not hold"
+    if finding.decision is Decision.TOO_FEW:
+        return str(finding.decision)
     if kind is Kind.COMPUTE:
-        return f"holds only when {finding.setting}" if finding.word is Word.ONLY_WHEN else words
-    return f"{words}, {plural(finding.seeds, 'seed')} per cell"
+        return f"holds only when {finding.setting}" if finding.word is Word.HOLDS_WHEN else str(finding.decision)
+    return f"{finding.decision}, {plural(finding.seeds, 'seed')} per cell{p_value_text(finding)}"
+
+
+def p_value_text(finding: Finding) -> str:
+    """Return the p-value of a comparison after a comma, empty for a count."""
+    if finding.p_value is None:
+        return ""
+    return f", p = {finding.p_value:.2g}" if finding.p_value >= 1e-4 else ", p < 0.0001"
 
 
 def _broken(claim_id: str) -> str:
@@ -176,6 +202,6 @@ def _wide_row(verdict: Verdict, *, broken: bool) -> list[tuple[str, str]]:
 
 def _narrow_row(verdict: Verdict) -> list[tuple[str, str]]:
     claim = verdict.claim
-    evidence = "Source" if claim.kind is Kind.CITED else "Measured"
+    evidence = EVIDENCE.get(claim.kind, "Measured")
     text = f"{claim.text}.\nStated: {claim.stated}.\n{evidence}: {measured(verdict)}.\n"
     return [(f"{_broken(claim.id)}\n{verdict.text}", STYLES[verdict.word]), (text, "")]

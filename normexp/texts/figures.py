@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
-from normexp.claims.claim import Finding, Word
+from normexp.claims.claim import Finding, Word, yes_or_no
 from normexp.config.labels import listed
 
 Figures = Sequence[str]
@@ -26,7 +26,8 @@ def compare_printed(values: Sequence[float], figures: Figures, procedure: str) -
     holds = len(values) == len(figures) and all(map(same, values, figures))
     measured = ", ".join(map(_written, values, figures))
     printed = "as printed" if holds else f"printed: {', '.join(figures)}"
-    return Finding(holds=holds, measured=measured, sentence=f"{procedure}: {measured}, {printed}", seeds=1)
+    sentence = f"{procedure}: {measured}, {printed}"
+    return Finding(decision=yes_or_no(holds), measured=measured, sentence=sentence, seeds=1)
 
 
 def _written(value: float, figure: str) -> str:
@@ -36,14 +37,13 @@ def _written(value: float, figure: str) -> str:
 
 def one_seed(holds: bool, measured: str, sentence: str) -> Finding:
     """Return a finding of one seed."""
-    return Finding(holds=holds, measured=measured, sentence=sentence, seeds=1)
+    return Finding(decision=yes_or_no(holds), measured=measured, sentence=sentence, seeds=1)
 
 
 def contradiction(holds: bool, measured: str, sentence: str) -> Finding:
     """Return a finding on the consistency of a text: if it does not hold, the text contradicts itself."""
-    return Finding(
-        holds=holds, measured=measured, sentence=sentence, seeds=1, word=None if holds else Word.CONTRADICTING
-    )
+    word = None if holds else Word.CONTRADICTING
+    return Finding(decision=yes_or_no(holds), measured=measured, sentence=sentence, seeds=1, word=word)
 
 
 def by_condition(own: Mapping[str, Observed], elsewhere: Mapping[str, Observed], sentence: str) -> Finding:
@@ -57,10 +57,10 @@ def by_condition(own: Mapping[str, Observed], elsewhere: Mapping[str, Observed],
     when = [name for name, (held, _) in own.items() if held] or [name for name, (held, _) in elsewhere.items() if held]
     partly = bool(when) and not holds
     return Finding(
-        holds=holds or partly,
+        decision=yes_or_no(holds or partly),
         measured=measured,
         sentence=f"{sentence}: {measured}",
         seeds=1,
         setting=listed(when) if partly else "",
-        word=Word.ONLY_WHEN if partly else None,
+        word=Word.HOLDS_WHEN if partly else None,
     )

@@ -126,13 +126,14 @@ class TestClaims:
         assert found.measured.startswith("2/3: 2 learned")
         assert len(found.run_ids) == 3
         found = checks.dies_by(frame(plan()), 3, step=10, of_runs=none)
-        assert found.measured == "1/3 non-finite by step 10"
+        assert found.measured.startswith("1/3 non-finite by step 10; 1/3 non-finite")
 
     def test_a_median_is_over_distinct_runs(self) -> None:
         ends = ["nan@100", "nan@100", "nan@12", "nan@10", "nan@10", "nan@10", "nan@100", "nan@100", "nan@100"]
         found = checks.dies(frame(plan(), ends), 3, step=100, factor=1.5)
-        assert found.holds, "the median of nine runs is 100, and that of twelve points 56"
-        assert found.measured.startswith("9/9 non-finite")
+        # the median of nine runs is 100, and that of twelve points 12; ranks 2 and 8 of nine are 10 and 100
+        assert found.measured == "9/9 non-finite @10–100, median step 100 (95 % interval 10 to 100)"
+        assert "3 seeds" in found.sentence, "nine runs of three seeds are not twelve seeds"
 
     def test_sides_of_the_same_runs_are_told(self) -> None:
         sides = {name: {"norm": ("none",), "position": (name,)} for name in ("pre", "post")}

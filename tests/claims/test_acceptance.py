@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from normexp.claims.claim import ClaimFile, Verdict, Word
+from normexp.claims.claim import Claim, ClaimFile, Verdict, Word
 from normexp.claims.files import shipped
 from normexp.claims.parser import load
 from normexp.claims.update_expected import accept, with_expected
@@ -44,7 +44,7 @@ claims:
 
   # 4 ----------
   - {id: flow, text: "}", runs: {sweeps: pair}}
-  - expected: reproduced
+  - expected: holds
     id: has
   - id: empty
     expected:
@@ -65,7 +65,7 @@ def test_each_way_to_write_an_entry_takes_it(newline: str) -> None:
     assert claims_of(after) == {name: before[name] | {"expected": str(words[name])} for name in IDS}
     assert [line for line in text.splitlines() if line not in after.splitlines()] == [
         '  - {id: flow, text: "}", runs: {sweeps: pair}}',
-        "  - expected: reproduced",
+        "  - expected: holds",
         "    expected:",
     ]
     assert with_expected(after, words) == after
@@ -73,11 +73,11 @@ def test_each_way_to_write_an_entry_takes_it(newline: str) -> None:
 
 @pytest.mark.parametrize("name", IDS)
 def test_no_other_line_changes(name: str) -> None:
-    after = with_expected(FILE, {name: Word.ONLY_WHEN}).splitlines()
+    after = with_expected(FILE, {name: Word.HOLDS_WHEN}).splitlines()
     lines = FILE.splitlines()
     changed = [line for line in after if line not in lines]
     assert len(changed) == 1
-    assert "expected: only when" in changed[0]
+    assert "expected: holds when" in changed[0]
     assert len(after) - len(lines) == (name not in ("flow", "has", "empty"))
 
 
@@ -90,14 +90,17 @@ def test_shipped_files_take_every_verdict(name: str, tmp_path: Path) -> None:
     (tmp_path / "claims.yaml").write_bytes(shipped()[name].read_bytes())
     shutil.copytree(shipped()[name].parent / "sweeps", tmp_path / "sweeps")
     file = load(tmp_path / "claims.yaml")
-    given = [Verdict(claim=claim, word=Word.ONLY_WHEN, findings=()) for claim in file.claims]
+    given = [Verdict(claim=claim, word=Word.HOLDS_WHEN, findings=()) for claim in file.claims]
     written = accept(file, given)
     assert written
     again = load(tmp_path / "claims.yaml")
     for old, new in zip(file.claims, again.claims, strict=True):
-        assert new.expected is (Word.ONLY_WHEN if old.kind == "sweep" else old.expected)
+        if old.kind == "sweep":
+            assert expected(new) == "holds when"
+        else:
+            assert new.expected == old.expected
     assert accept(again, given) == []
-    quick = [Verdict(claim=claim, word=Word.REPRODUCED, findings=(), quick=True) for claim in file.claims]
+    quick = [Verdict(claim=claim, word=Word.HOLDS, findings=(), quick=True) for claim in file.claims]
     undecided = [Verdict(claim=claim, word=Word.NOT_ENOUGH, findings=()) for claim in file.claims]
     assert accept(again, [*quick, *undecided]) == []
 
@@ -116,7 +119,7 @@ claims:
       sweeps: pair
       where: &where {norm: ln}
     expected: &as >-
-      reproduced
+      holds
   - section: *same
     text: It learns
     stated: so
@@ -147,6 +150,10 @@ def read(folder: Path, text: str) -> ClaimFile:
     return load(folder / "claims.yaml")
 
 
+def expected(claim: Claim) -> str:
+    return claim.expected.written if claim.expected else ""
+
+
 def judged(file: ClaimFile, word: Word, *names: str) -> list[Verdict]:
     return [Verdict(claim=claim, word=word, findings=()) for claim in file.claims if claim.id in names]
 
@@ -155,10 +162,24 @@ def judged(file: ClaimFile, word: Word, *names: str) -> list[Verdict]:
 def test_an_alias_stands_where_it_is_written(name: str, tmp_path: Path) -> None:
     """The anchor is in the entry of another claim, whose verdict must not change."""
     file = read(tmp_path, REAL)
-    before = {claim.id: claim.expected for claim in file.claims}
-    assert accept(file, judged(file, Word.ONLY_WHEN, name)) == [name]
-    assert {c.id: c.expected for c in load(file.path).claims} == before | {name: Word.ONLY_WHEN}
+    before = {claim.id: expected(claim) for claim in file.claims}
+    assert accept(file, judged(file, Word.HOLDS_WHEN, name)) == [name]
+    assert {c.id: expected(c) for c in load(file.path).claims} == before | {name: "holds when"}
     assert len(set(REAL.splitlines()) - set(file.path.read_text().splitlines())) == (name != "of.three")
+
+
+def test_a_word_of_an_earlier_version_is_replaced_where_it_matches_the_verdict(tmp_path: Path) -> None:
+    old = REAL.replace("holds", "reproduced")
+    cited = (
+        '  - {id: cited, section: "1", text: t, stated: s, kind: cited, source: s, says: s, agrees: yes, expected: W}\n'
+    )
+    file = read(
+        tmp_path, old + cited.replace("W", "reproduced") + cited.replace("id: c", "id: un").replace("W", "misquoted")
+    )
+    words = {"of.two": Word.HOLDS, "cited": Word.SOURCE_AGREES, "united": Word.SOURCE_AGREES}
+    given = [Verdict(claim=claim, word=words[claim.id], findings=()) for claim in file.claims if claim.id in words]
+    assert accept(file, given) == ["of.two", "cited"], "the other differs from what the file expects"
+    assert [expected(claim) for claim in load(file.path).claims[-2:]] == ["source agrees", "misquoted"]
 
 
 def test_json_stays_json() -> None:
@@ -166,16 +187,16 @@ def test_json_stays_json() -> None:
         '{"claims": [{"id": "a", "x": 1}, {"expected": "", "id": "b"}]}', dict.fromkeys("ab", [*Word][1])
     )
     assert json.loads(after)["claims"] == [
-        {"id": "a", "x": 1, "expected": "only when"},
-        {"expected": "only when", "id": "b"},
+        {"id": "a", "x": 1, "expected": "holds when"},
+        {"expected": "holds when", "id": "b"},
     ]
 
 
 def test_a_form_that_cannot_be_edited_is_an_error_and_stays(tmp_path: Path) -> None:
     """The verdict is the anchor of an alias in another claim."""
     file = read(tmp_path, REAL)
-    with pytest.raises(UserError, match=r"claims.yaml: .*\n.* of.one, expected: only when"):
-        accept(file, judged(file, Word.ONLY_WHEN, "of.one"))
+    with pytest.raises(UserError, match=r"claims.yaml: .*\n.* of.one, expected: holds when"):
+        accept(file, judged(file, Word.HOLDS_WHEN, "of.one"))
     assert file.path.read_text() == REAL
 
 
@@ -185,7 +206,7 @@ def test_mark_newlines_and_rights_stay_and_a_link_is_written_through(tmp_path: P
     real = file.path.rename(tmp_path / "real.yaml")
     real.chmod(0o640)
     file.path.symlink_to(real)
-    assert accept(file, judged(file, Word.ONLY_WHEN, "of.three"))
+    assert accept(file, judged(file, Word.HOLDS_WHEN, "of.three"))
     assert file.path.is_symlink()
     assert real.stat().st_mode & 0o777 == 0o640
     assert real.read_bytes().startswith(codecs.BOM_UTF8)

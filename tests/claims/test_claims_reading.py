@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from normexp.claims import evaluate
-from normexp.claims.claim import ClaimFile, Kind, Word
+from normexp.claims.claim import ClaimFile, Expected, Kind, Weight, Word
 from normexp.claims.evidence import plans
 from normexp.claims.files import choose, shipped
 from normexp.claims.parser import load, parse
+from normexp.claims.verdict_text import measured
 from normexp.config import grid
 from normexp.config.sweep_file import load as load_sweep
 from normexp.errors import UserError
@@ -29,7 +30,7 @@ GOOD = """\
     seeds: 2
     runs: {sweeps: pairs, where: {lr: [1e-3], depth: 1}}
     elsewhere: {at a high rate: {lr: 1e-2}}
-    expected: only when
+    expected: holds when
 """
 
 
@@ -57,8 +58,30 @@ def test_a_claim_as_it_is_written(folder: Path) -> None:
     assert (claim.kind, claim.seeds, claim.settings, claim.sweeps) == (Kind.SWEEP, 2, ("",), ("pairs",))
     assert claim.where == {"lr": (1e-3,), "depth": (1,)}
     assert claim.elsewhere == {"at a high rate": {"lr": (1e-2,)}}
-    assert claim.expected is Word.ONLY_WHEN
+    assert claim.expected == Expected((Word.HOLDS_WHEN,), "holds when")
+    assert (claim.quote, claim.translation, claim.weight) == ("", "", Weight.DETAIL)
     assert claim.place == f"{folder}/mine.yaml:3"
+
+
+UNCHECKED = """\
+  - id: mine.said
+    section: "1"
+    quote: 有人做过
+    translation: Some have done it
+    weight: central
+    text: It has been done
+    stated: done
+    kind: none
+    why: nobody is named
+"""
+
+
+def test_a_claim_that_cannot_be_checked_says_why(folder: Path) -> None:
+    file = read(folder, UNCHECKED)
+    (claim,) = file.claims
+    assert (claim.quote, claim.translation, claim.weight) == ("有人做过", "Some have done it", Weight.CENTRAL)
+    (verdict,) = evaluate.judged(file, file.claims, folder)
+    assert (verdict.word, measured(verdict)) == (Word.NOT_CHECKABLE, "nobody is named")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +97,19 @@ def test_a_claim_as_it_is_written(folder: Path) -> None:
         ("sweeps: pairs,", "sweeps: pair,", "11: claims[1].runs.sweeps", "pairs?"),
         ("kind: sweep", "kind: sweeps", "7: claims[1].kind", "sweep?"),
         ("kind: sweep", "kind: cited", "9: claims[1].with", "remove"),
-        ("expected: only when", "expected: maybe", "13: claims[1].expected", "only when"),
+        ("kind: sweep", "kind: none", "8: claims[1].check", "remove"),
+        ("kind: sweep", "kind: none", "3: claims[1]", "why"),
+        ("    stated: alike", "    quote: 一样\n    stated: alike", "3: claims[1]", "translation"),
+        ("    stated: alike", "    translation: alike\n    stated: alike", "3: claims[1]", "quote"),
+        ("    stated: alike", "    quote:\n    translation: a\n    stated: alike", "6: claims[1].quote", "empty"),
+        (
+            "    stated: alike",
+            "    quote: [a]\n    translation: a\n    stated: alike",
+            "6: claims[1].quote",
+            "one value",
+        ),
+        ("    stated: alike", "    weight: heavy\n    stated: alike", "6: claims[1].weight", "central"),
+        ("expected: holds when", "expected: maybe", "13: claims[1].expected", "holds when"),
         ("seeds: 2", "seeds: 0", "10: claims[1].seeds", "1"),
         ("text: LayerNorm and none end alike", "txt: a", "5: claims[1].txt", "text?"),
         ("stated: alike", "stated:", "6: claims[1].stated", "empty"),
@@ -93,6 +128,36 @@ def test_a_fault_has_its_place_and_a_hint(folder: Path, old: str, new: str, plac
     assert any(line.startswith(f"mine.yaml:{place}: ") and hint in line for line in complaints), complaints
 
 
+@pytest.mark.parametrize(
+    ("old", "kind", "words"),
+    [
+        ("reproduced", "sweep", (Word.HOLDS,)),
+        ("only when", "sweep", (Word.HOLDS_WHEN,)),
+        ("not reproduced", "sweep", (Word.REFUTED, Word.INCONCLUSIVE)),
+        ("misquoted", "cited", (Word.SOURCE_DIFFERS,)),
+        ("self-contradicting", "cited", (Word.CONTRADICTING,)),
+        ("reproduced", "cited", (Word.SOURCE_AGREES,)),
+    ],
+)
+def test_a_word_of_an_earlier_version_is_read_and_told_once(
+    folder: Path, old: str, kind: str, words: tuple[Word, ...]
+) -> None:
+    cited = (
+        '  - {id: ID, section: "1", text: t, stated: s, kind: cited, source: s, says: s, agrees: yes, expected: W}\n'
+    )
+    entry = (
+        GOOD.replace("mine.equal", "ID").replace("expected: holds when", "expected: W") if kind == "sweep" else cited
+    )
+    entries = "".join(entry.replace("ID", name).replace("W", old) for name in ("a", "b"))
+    file = read(folder, entries)
+    assert [claim.expected for claim in file.claims] == [Expected(words, old)] * 2
+    (warning,) = file.warnings
+    assert warning.startswith(f"{folder}/mine.yaml:{13 if kind == 'sweep' else 3}: ")
+    assert f"{old} is now {' or '.join(words)} (and 1 more place)" in warning
+    assert "--accept" in warning
+    assert read(folder, GOOD).warnings == ()
+
+
 def test_all_faults_come_at_once(folder: Path) -> None:
     bad = GOOD.replace("close", "closer").replace("sweeps: pairs", "sweeps: pair").replace("lr: 1e-2", "rl: 1e-2")
     assert len(faults(folder, bad)) == 3
@@ -105,7 +170,7 @@ def places(complaints: list[str]) -> list[str]:
 
 def test_an_invalid_claim_is_still_read_to_its_end(folder: Path) -> None:
     bad = GOOD.replace("kind: sweep", "kind: sweeps").replace('    section: "1"\n', "").replace("seeds: 2", "seeds: 0")
-    bad = bad.replace("rl: 1e-2", "lr: 1e-2").replace("sweeps: pairs", "sweeps: pair").replace("only when", "perhaps")
+    bad = bad.replace("rl: 1e-2", "lr: 1e-2").replace("sweeps: pairs", "sweeps: pair").replace("holds when", "perhaps")
     assert places(faults(folder, bad)) == [
         "claims[1]",
         "claims[1].kind",
@@ -239,7 +304,7 @@ def test_the_example_can_be_asked(tmp_path: Path) -> None:
     file = load(EXAMPLES / "deepnorm_claims.yaml")
     quick = [claim for claim in file.claims if claim.kind is not Kind.COMPUTE]  # it stands in papers.yaml, too
     words = [verdict.word for verdict in evaluate.judged(file, quick, tmp_path)]
-    assert words == [Word.NOT_ENOUGH] * 3 + [Word.REPRODUCED]
+    assert words == [Word.NOT_ENOUGH] * 3 + [Word.SOURCE_AGREES]
 
 
 def test_its_runs_are_those_of_a_table_that_is_shown() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from normexp.claims.measures import MEASURES
+from normexp.claims.measures import MEASURES, Scale, scale_of
 from normexp.config.run import RunConfig
 from normexp.records.record import CurveRow, SignalRow, Traces
 
@@ -100,3 +100,17 @@ class TestMeasures:
         )
         rise = MEASURES["worst_rise"].of(RunConfig(depth=2, steps=100), Traces(curve=curve))
         assert rise == pytest.approx(0.5)
+
+
+def test_magnitudes_and_ratios_are_compared_by_ratio() -> None:
+    by_ratio = {name for name, measure in MEASURES.items() if measure.scale is Scale.LOG}
+    assert {name for name in MEASURES if name.startswith(("stream", "peak", "late", "max_logit", "leak"))} == by_ratio
+    assert scale_of("final_val_loss") is Scale.LINEAR
+
+
+def test_a_scale_there_and_back() -> None:
+    assert Scale.LOG.number(math.e) == pytest.approx(1.0)
+    assert [Scale.LOG.number(value) for value in (0.0, -1.0, math.inf)] == [-math.inf, -math.inf, math.inf]
+    assert [Scale.LOG.value(number) for number in (0.0, -math.inf, math.inf, 1e9)] == [1.0, 0.0, math.inf, math.inf]
+    assert (Scale.LINEAR.number(-2.0), Scale.LINEAR.value(-2.0)) == (-2.0, -2.0)
+    assert (Scale.LOG.text(1.5e-7), Scale.LINEAR.text(1.5e-7)) == ("1.5e-07", "0.000")

@@ -54,11 +54,14 @@ claims:
     seeds: 2
     runs: {sweeps: pair, where: {norm: ln}}
     elsewhere: {learning at 1e-2: {setting: learning, lr: 1e-2}}
-    expected: only when
+    expected: holds when
   - id: mine.counts
     section: "2"
     text: LayerNorm has 2d parameters
     stated: 2d
+    quote: LayerNorm 有 2d 个参数
+    translation: LayerNorm has 2d parameters
+    weight: central
     kind: compute
     check: norms.parameters
     with: {figures: [64, 128, 64]}
@@ -105,7 +108,7 @@ def test_without_runs_nothing_differs(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(CLAIMS)
     done = run(tmp_path, "mine.yaml")
     assert done.exit_code == 0, done.stderr
-    assert "1 reproduced, 1 misquoted, 1 not enough runs" in done.stdout
+    assert "holds 1, source differs 1, not enough runs 1" in done.stdout
     assert not (tmp_path / "results").exists()
 
 
@@ -114,8 +117,8 @@ def test_one_claim_runs_only_its_points_and_shows_its_evidence(folder: Path, ran
     stored = {path.name for path in (folder / "results" / "mine" / "pair" / "runs").iterdir()}
     assert len(stored) == 4, "with a norm: two at rest and two at the higher learning rate"
     assert all("-ln-" in run_id for run_id in stored)
-    assert "Verdict: only when learning at 1e-2." in ran.stdout
-    assert "at rest: does not hold, 2 seeds" in ran.stdout
+    assert "Verdict: holds when learning at 1e-2." in ran.stdout
+    assert "at rest: refuted, 2 seeds" in ran.stdout
     assert {line.split()[0] for line in ran.stdout.splitlines() if line.startswith("d1-")} == stored
     assert ran.stdout.count("\nd1-ln-") == 4
     explained = next(line for line in ran.stdout.splitlines() if line.startswith("normexp explain"))
@@ -130,15 +133,15 @@ def test_one_claim_runs_only_its_points_and_shows_its_evidence(folder: Path, ran
 
 def test_a_verdict_that_differs_exits_with_3(folder: Path, ran: Result) -> None:
     assert ran.exit_code == 0
-    (folder / "other.yaml").write_text(CLAIMS.replace("expected: only when", "expected: reproduced"))
+    (folder / "other.yaml").write_text(CLAIMS.replace("expected: holds when", "expected: holds"))
     done = run(folder, "other.yaml", "--out", "results/mine")
     assert done.exit_code == 3
-    assert "mine.learns: only when learning at 1e-2" in done.stdout
+    assert "mine.learns: holds when learning at 1e-2" in done.stdout
 
 
 def test_only_verdicts_of_full_runs_are_accepted(folder: Path, ran: Result) -> None:
     assert ran.exit_code == 0
-    text = CLAIMS.replace("expected: only when", "expected: reproduced")
+    text = CLAIMS.replace("expected: holds when", "expected: holds")
     (folder / "accepted.yaml").write_text(text)
     options = ("accepted.yaml", "--out", "results/mine")
     refused = run(folder, *options, "--accept", "--quick")
@@ -148,32 +151,32 @@ def test_only_verdicts_of_full_runs_are_accepted(folder: Path, ran: Result) -> N
     assert done.exit_code == 0, done.stderr
     assert (folder / "accepted.yaml").read_text() == CLAIMS
     claims = {claim["id"]: claim for claim in json.loads(done.stdout)["claims"]}
-    assert (claims["mine.learns"]["expected"], claims["mine.learns"]["differs"]) == ("only when", False)
+    assert (claims["mine.learns"]["expected"], claims["mine.learns"]["differs"]) == ("holds when", False)
     assert "expects" not in (folder / "results" / "mine" / "REPORT.md").read_text()
     assert run(folder, *options).exit_code == 0
 
 
 def test_the_report_is_written_even_if_the_claims_file_cannot_be_changed(folder: Path, ran: Result) -> None:
     assert ran.exit_code == 0
-    text = CLAIMS.replace("expected: only when", "expected: &word reproduced\n    note: *word")
+    text = CLAIMS.replace("expected: holds when", "expected: &word holds\n    note: *word")
     (folder / "anchored.yaml").write_text(text)
     page = folder / "results" / "mine" / "REPORT.md"
     page.unlink(missing_ok=True)
     done = run(folder, "anchored.yaml", "--out", "results/mine", "--accept", "--report")
     assert "mine.learns" in str(done.exception)
-    assert "reproduced" in page.read_text()
+    assert "holds" in page.read_text()
     assert (folder / "anchored.yaml").read_text() == text
 
 
 def test_quick_runs_are_separate_and_their_verdicts_never_differ(folder: Path, ran: Result) -> None:
     assert ran.exit_code == 0
-    (folder / "quick.yaml").write_text(CLAIMS.replace("expected: only when", "expected: reproduced"))
+    (folder / "quick.yaml").write_text(CLAIMS.replace("expected: holds when", "expected: holds"))
     lacking = run(folder, "quick.yaml", "mine.learns", "--quick", "--out", "results/mine")
     assert "Verdict: not enough runs (quick)." in lacking.stdout
     done = run(folder, "quick.yaml", "--run", "--scale", "0.5", "--out", "results/mine")
     assert done.exit_code == 0, done.stderr
-    assert "only when learning at 1e-2 (quick)" in done.stdout
-    assert "1 reproduced, 1 only when, 1 misquoted" in done.stdout
+    assert "holds when learning at 1e-2 (quick)" in done.stdout
+    assert "holds 1, holds when 1, source differs 1" in done.stdout
     assert "2 seeds" in run(folder, "mine.yaml", "mine.learns").stdout
 
 
@@ -188,7 +191,7 @@ def test_outdated_runs_count_as_missing(folder: Path, ran: Result, tmp_path: Pat
     assert "Verdict: not enough runs." in done.stdout
     assert "2 outdated" in done.stdout
     again = run(folder, "mine.yaml", "mine.learns", "--run", "--out", str(tmp_path / "results" / "mine"))
-    assert "Verdict: only when learning at 1e-2." in again.stdout
+    assert "Verdict: holds when learning at 1e-2." in again.stdout
 
 
 def test_failed_runs_are_rerun(folder: Path, ran: Result, tmp_path: Path) -> None:
@@ -247,13 +250,34 @@ def test_tables_fit_the_width_and_lose_nothing(folder: Path, columns: int) -> No
     words = {word for line in lines for word in line.split()}
     everything = [CLAIMS.split("text: ")[number].splitlines()[0] for number in (1, 2, 3)]
     assert {word.rstrip(".") for text in everything for word in text.split()} <= {word.rstrip(".") for word in words}
-    assert {"learns", "counts", "quote", "misquoted", "otherwise"} <= {word.rstrip(".") for word in words}
+    assert {"learns", "counts", "quote", "differs", "otherwise"} <= {word.rstrip(".") for word in words}
 
 
 def test_a_calculation_is_shown_with_its_figures_and_command(folder: Path) -> None:
     lines = run(folder, "mine.yaml", "mine.counts").stdout.splitlines()
     assert [line for line in lines if line.startswith("Result: holds. ") and "64, 128, 64" in line]
     assert lines[-1] == "normexp claims mine.yaml mine.counts"
+
+
+def test_the_text_s_own_words_are_shown(folder: Path) -> None:
+    words = "“LayerNorm 有 2d 个参数” (LayerNorm has 2d parameters)"
+    assert words in run(folder, "mine.yaml", "mine.counts").stdout
+    (claim,) = json.loads(run(folder, "mine.yaml", "mine.counts", "--json").stdout)["claims"]
+    assert (claim["quote"], claim["weight"]) == ("LayerNorm 有 2d 个参数", "central")
+    assert claim["translation"] == "LayerNorm has 2d parameters"
+    assert "The text: " not in run(folder, "mine.yaml", "mine.quote").stdout
+
+
+def test_a_claim_that_is_not_checked_says_why(tmp_path: Path) -> None:
+    entry = 'id: some.said, section: "1", text: It is said, stated: said, kind: none, why: nobody is named'
+    (tmp_path / "some.yaml").write_text(f"claims: [{{{entry}}}]\n")
+    shown = run(tmp_path, "some.yaml", "some.said")
+    assert shown.exit_code == 0, shown.stderr
+    assert {"Verdict: not checkable here.", "Why: nobody is named."} <= set(shown.stdout.splitlines())
+    assert "To repeat" not in shown.stdout
+    (claim,) = json.loads(run(tmp_path, "some.yaml", "--json").stdout)["claims"]
+    assert (claim["verdict"], claim["why"]) == ("not checkable here", "nobody is named")
+    assert "nobody is named" in run(tmp_path, "some.yaml").stdout
 
 
 def test_each_claim_is_one_line_in_a_pipe(folder: Path) -> None:

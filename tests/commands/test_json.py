@@ -27,7 +27,7 @@ claims:
     source: elsewhere
     says: otherwise
     agrees: false
-    expected: reproduced
+    expected: holds
   - id: few.swept
     section: "2"
     text: Pre learns
@@ -79,7 +79,7 @@ def test_claims_with_their_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     code, data = read("claims", "few.yaml", "--run", "--executor", "inline")
     assert (code, data["file"], sum(data["verdicts"].values())) == (3, "few.yaml", 2)
     cited, swept = data["claims"]
-    assert (cited["verdict"], cited["expected"], cited["differs"]) == ("misquoted", "reproduced", True)
+    assert (cited["verdict"], cited["expected"], cited["differs"]) == ("source differs", "holds", True)
     assert cited["citation"] == {"source": "elsewhere", "says": "otherwise", "agrees": False, "own": False}
-    assert (swept["verdict"], len(swept["findings"][0]["run_ids"])) == ("not reproduced", 1)
+    assert (swept["verdict"], len(swept["findings"][0]["run_ids"])) == ("refuted", 1)
     assert (tmp_path / "results" / "few" / "REPORT.md").is_file()

@@ -32,7 +32,7 @@ claims:
     with: {outcomes: plateau}
     seeds: 2
     runs: {sweeps: pair, where: {norm: ln, lr: 1e-9}}
-    expected: reproduced
+    expected: holds
   - id: mine.quote
     section: "2"
     text: A paper says so
@@ -74,7 +74,7 @@ def test_the_report_of_packed_runs_is_that_of_the_runs(folder: Path) -> None:
     assert f"Report: {' and '.join(str(OUT / name) for name in FILES)}" in done.stdout
     made = folder / OUT
     written = {name: (made / name).read_bytes() for name in FILES}
-    assert b"mine.rests | reproduced" in written["REPORT.md"]
+    assert b"mine.rests | holds" in written["REPORT.md"]
     assert b"](pair/figures/curves.png)" in written["REPORT.md"]
     assert b"data:image/png;base64," in written["report.html"]
     assert run(folder, "pack", str(OUT)).exit_code == 0
@@ -105,7 +105,7 @@ def test_a_quick_report_has_a_separate_folder(folder: Path) -> None:
     assert done.exit_code == 0, done.stderr
     text = (folder / "results" / "mine-quick" / "REPORT.md").read_text()
     assert text.splitlines()[0] == "# My claims (quick)"
-    assert "| mine.rests | reproduced (quick) |" in text
+    assert "| mine.rests | holds (quick) |" in text
     assert "normexp claims mine.yaml --run --scale 0.5" in text
     assert "--out" not in text
     assert not (folder / OUT).exists()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normexp.records.outcome import judge, trend
+from normexp.records.outcome import at_threshold, judge, trend
 from normexp.records.record import Death, Losses, Outcome, Result
 
 LIMIT = 1.05 * math.log(64)
@@ -45,6 +45,14 @@ def outcome(initial: float, final: float) -> Outcome:
 )
 def test_the_rules_in_order(initial: float, final: float, expected: Outcome) -> None:
     assert outcome(initial, final) is expected
+
+
+def test_another_threshold_moves_the_border_of_a_plateau_alone() -> None:
+    assert at_threshold(Outcome.LEARNED, 0.04, 0.05) is Outcome.PLATEAU
+    assert at_threshold(Outcome.PLATEAU, 0.025, 0.02) is Outcome.LEARNED
+    assert at_threshold(Outcome.LEARNED, 0.05, 0.05) is Outcome.LEARNED
+    for outcome in (Outcome.NONFINITE, Outcome.DIVERGED, Outcome.UNSETTLED):
+        assert at_threshold(outcome, -math.inf, 0.02) is outcome
 
 
 def test_a_death_is_nonfinite_regardless_of_losses() -> None:

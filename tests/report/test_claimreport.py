@@ -6,9 +6,23 @@ import csv
 from dataclasses import replace
 
 import pytest
-from claimpages import FULL, Reader, by_runs, cited, every_word, page, plain, published_plan, sheet
+from claimpages import (
+    FULL,
+    HOLDS,
+    REFUTED,
+    TOO_FEW,
+    UNDECIDED,
+    Reader,
+    by_runs,
+    cited,
+    every_word,
+    page,
+    plain,
+    published_plan,
+    sheet,
+)
 
-from normexp.claims.claim import Kind, Word, judge
+from normexp.claims.claim import Expected, Kind, Word, judge
 from normexp.config import grid
 from normexp.config.plan import Plan
 from normexp.records.outcome import RULES
@@ -33,10 +47,14 @@ def test_every_verdict_is_on_the_page_with_what_is_stated_and_measured(plan: Pla
             assert verdict.text in text
             assert verdict.claim.text in text
             assert verdict.claim.stated in text
-        assert "as written: partly True; as described: partly False" in text
+        assert "as written (holds): partly holds; as described (refuted): partly refuted" in text
         assert "a paper: otherwise" in text
-        assert "7 claims: 2 reproduced, 1 only when, 1 not reproduced, 1 misquoted" in text
+        assert "10 claims: holds 2, holds when 1, refuted 1, inconclusive 1, source agrees 1" in text
+        assert "By runs: central: holds 1, inconclusive 1; detail: holds when 1, refuted 1, not enough runs 1." in text
+        assert "By calculation: detail: holds 1." in text
         assert "mine.holds: with a | in it." in text
+        assert "mine.holds: “它成立” (it holds)." in text
+        assert "nobody is named" in text
         assert "(quick)" not in text
         assert "Missing" not in text
 
@@ -49,10 +67,11 @@ def test_outcomes_are_explained_above_the_tables(plan: Plan) -> None:
 def test_the_counts_add_up(plan: Plan) -> None:
     shown = page({}, every_word())
     table = next(block for block in shown.blocks if isinstance(block, Grid)).table
-    assert table.header[2:] == ("by runs", "by calculation", "by its source", "claims")
+    by_runs, others = ("by runs, central", "by runs, detail"), ("by calculation, detail", "by its source, detail")
+    assert table.header[2:] == (*by_runs, *others, "not checked, detail", "claims")
     assert [row[0] for row in table.rows] == [word.value for word in Word]
-    assert [sum(int(row[column]) for row in table.rows) for column in (2, 3, 4, 5)] == [4, 1, 2, 7]
-    assert all(int(row[5]) == sum(map(int, row[2:5])) for row in table.rows)
+    assert [sum(int(row[column]) for row in table.rows) for column in range(2, 8)] == [2, 3, 1, 3, 1, 10]
+    assert all(int(row[7]) == sum(map(int, row[2:7])) for row in table.rows)
 
 
 def test_quick_runs_are_called_quick_on_top_and_at_each_verdict(plan: Plan) -> None:
@@ -65,7 +84,7 @@ def test_quick_runs_are_called_quick_on_top_and_at_each_verdict(plan: Plan) -> N
     assert "3 % of the steps" in first.text
     rows = [row for block in shown.blocks if isinstance(block, Grid) and block.marks for row in block.table.rows]
     sweep_ids = {v.claim.id for v in verdicts if v.claim.kind is Kind.SWEEP}
-    assert ["(quick)" in row[1] for row in rows if row[0] in sweep_ids] == [True] * 8
+    assert ["(quick)" in row[1] for row in rows if row[0] in sweep_ids] == [True] * 10
     findings = claims_report.findings_list(claims_report.key_findings(verdicts))
     assert all("Quick runs" in item for item in findings.items)
     assert "--quick" in markdown(shown)
@@ -73,14 +92,14 @@ def test_quick_runs_are_called_quick_on_top_and_at_each_verdict(plan: Plan) -> N
 
 def test_findings_are_chosen_by_the_rule() -> None:
     verdicts = [
-        by_runs("few", True, True, runs=1, section="6.1"),
-        by_runs("more", False, False, runs=4, section="6.1"),
-        by_runs("undecided", None, None, runs=90, section="6.2"),
-        by_runs("most", True, False, runs=7, section="6.3"),
+        by_runs("few", HOLDS, HOLDS, runs=1, section="6.1"),
+        by_runs("more", REFUTED, REFUTED, runs=4, section="6.1"),
+        by_runs("lacking", TOO_FEW, TOO_FEW, runs=90, section="6.2"),
+        by_runs("most", HOLDS, REFUTED, runs=7, section="6.3"),
         cited("quoted", own=True),
-        by_runs("end", True, True, section="summary"),
-        by_runs("thin", True, None, section="summary"),
-        *(by_runs(f"of{number}", True, True, runs=1, section=f"8.{number}") for number in range(4)),
+        by_runs("end", HOLDS, HOLDS, section="summary"),
+        by_runs("thin", HOLDS, TOO_FEW, section="summary"),
+        *(by_runs(f"of{number}", HOLDS, HOLDS, runs=1, section=f"8.{number}") for number in range(4)),
     ]
     findings = claims_report.key_findings(verdicts)
     assert [verdict.claim.id for verdict in findings] == ["mine.end", "mine.most", "mine.more", "mine.of0", "mine.of1"]
@@ -88,20 +107,22 @@ def test_findings_are_chosen_by_the_rule() -> None:
     assert points.leads == (
         "“What end says” holds in every setting.",
         "“What most says” holds only as written.",
-        "“What more says” holds in no setting.",
+        "“What more says” is refuted in every setting.",
     )
-    for fact in ("most's figure", "14 runs: as written: most True; as described: most False", "mine.most"):
+    assert "“它成立” (it holds)" in claims_report.findings_list([every_word()[0]]).items[0]
+    measured = "14 runs: as written (holds): most holds; as described (refuted): most refuted"
+    for fact in ("most's figure", measured, "mine.most"):
         assert fact in points.items[1]
-    many = [by_runs(f"end{number}", True, True, section="summary") for number in range(7)]
+    many = [by_runs(f"end{number}", HOLDS, HOLDS, section="summary") for number in range(7)]
     assert len(claims_report.key_findings(many)) == claims_report.MOST
-    assert "No claim is decided by runs yet." in markdown(page({}, [by_runs("thin", None, None)]))
+    assert "No claim is decided by runs yet." in markdown(page({}, [by_runs("thin", TOO_FEW, TOO_FEW)]))
 
 
 def test_what_holds_in_none_of_its_own_settings_is_told_so() -> None:
-    verdict = by_runs("elsewhere", False, False)
-    finding = replace(verdict.findings[0], holds=True, setting="as written at lr 1e-2")
+    verdict = by_runs("elsewhere", REFUTED, UNDECIDED)
+    finding = replace(verdict.findings[0], decision=HOLDS, setting="as written at lr 1e-2")
     held = judge(verdict.claim, [*verdict.findings, finding])
-    assert held.word is Word.ONLY_WHEN
+    assert held.word is Word.HOLDS_WHEN
     (lead,) = claims_report.findings_list([held]).leads
     assert lead.endswith("does not hold as stated, but holds as written at lr 1e-2.")
 
@@ -123,15 +144,28 @@ def test_what_a_label_fixes_beside_the_settings_is_told() -> None:
 
 
 def test_a_verdict_that_is_not_as_expected_is_told(plan: Plan) -> None:
-    shown = page({}, [by_runs("fails", False, False, expected=Word.REPRODUCED)])
-    assert "mine.fails: not reproduced, but the file expects reproduced" in markdown(shown)
+    shown = page({}, [by_runs("fails", REFUTED, REFUTED, expected=Expected((Word.HOLDS,), "holds"))])
+    assert "mine.fails: refuted, but the file expects holds" in markdown(shown)
 
 
 def test_verdicts_are_a_table_too() -> None:
     verdicts = every_word(quick=True)
     rows = list(csv.DictReader(claims_report.to_csv(verdicts).splitlines()))
     assert [row["verdict"] for row in rows] == [verdict.word.value for verdict in verdicts]
-    assert [row["quick"] for row in rows] == ["True"] * 4 + ["False"] * 3
+    assert [row["quick"] for row in rows] == ["True"] * 5 + ["False"] * 5
     assert rows[1]["when"] == "as written"
     assert rows[1]["run_ids"].split(" ")[0] == "partly-written-0"
     assert rows[0]["seeds"] == "3"
+    assert [row["weight"] for row in rows[:2]] == ["central", "detail"]
+
+
+def test_a_correction_and_a_threshold_stand_below_the_table(plan: Plan) -> None:
+    verdict = by_runs("partly", HOLDS, REFUTED)
+    tested = [replace(finding, p_value=p) for finding, p in zip(verdict.findings, (0.03, 1.0), strict=True)]
+    corrected = replace(judge(verdict.claim, tested), by_threshold={"2 %": "inconclusive", "5 %": "holds"})
+    assert corrected.word is Word.INCONCLUSIVE
+    text = plain(markdown(page({}, [corrected])))
+    assert "mine.partly: holds uncorrected as written, not after Holm's correction over 2 cells." in text
+    assert "mine.partly: with a threshold of 5 % of the learnable gap: holds." in text
+    (row,) = csv.DictReader(claims_report.to_csv([corrected]).splitlines())
+    assert ("not after Holm" in row["correction"], "5 %" in row["threshold"]) == (True, True)

@@ -25,7 +25,7 @@ def test_blocks_are_written_safely_in_both_forms() -> None:
         Paragraph("- no list"),
         Points((odd, "two"), numbered=True),
         Points((odd,), leads=(odd,)),
-        Grid(TextTable(title="", header=(odd, "x"), rows=((odd, "1"),)), ("not reproduced",)),
+        Grid(TextTable(title="", header=(odd, "x"), rows=((odd, "1"),)), ("not enough runs",)),
         Grid(TextTable(title="", header=("x",), rows=())),
         Picture("6.2+seed=0/figures/a b.png", odd, b"png"),
         Commands(("normexp claims 'a b.yaml' && true",)),
@@ -35,7 +35,7 @@ def test_blocks_are_written_safely_in_both_forms() -> None:
     text = Reader(html(shown)).text
     assert text.count("a <b> | *c* & `d` next") == 12
     assert "normexp claims 'a b.yaml' && true" in text
-    assert 'class="not-reproduced"' in html(shown)
+    assert 'class="not-enough-runs"' in html(shown)
     assert "data:image/png;base64,cG5n" in html(shown)
     lines = markdown(shown).splitlines()
     assert r"# a &lt;b> \| \*c\* &amp; \`d\` next" in lines

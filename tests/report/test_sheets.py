@@ -26,7 +26,13 @@ def test_tables_stand_beside_what_the_text_prints(plan: Plan) -> None:
         assert "In brackets: section 6.2." in text
         assert "0.729 to 3.271" in text, "the interval of 1.9 and 2.1"
     told = [block for block in shown.blocks if isinstance(block, Grid) and block.table.header[-1] == "stated"]
-    assert [row[0] for row in told[0].table.rows] == ["mine.holds", "mine.partly", "mine.fails", "mine.thin"]
+    assert [row[0] for row in told[0].table.rows] == [
+        "mine.holds",
+        "mine.partly",
+        "mine.fails",
+        "mine.open",
+        "mine.thin",
+    ]
 
 
 def test_missing_cells_are_named(plan: Plan) -> None:

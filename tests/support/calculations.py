@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 from normexp.claims.calculations import TEXTS
 from normexp.claims.claim import Finding
 from normexp.config.run import RunConfig
-from normexp.model.network import Network, build
+from normexp.model.network import Network
 from normexp.schemes.models import load as load_models
-from normexp.texts.article import conversion, gradients, stream
+from normexp.texts.article import gradients, norms, stream
 from normexp.training import conversion as fold
 
 OWN = list(TEXTS["article"])
@@ -63,11 +64,18 @@ def reading(calculation: Made1, *rates: float) -> Finding:
         return calculation(0)
 
 
-def switched_to_fresh_weights() -> Finding:
-    """Switch to Post-LN with fresh weights, so that everything learned is lost."""
+class Signs(nn.Module):
+    """A norm that keeps only the sign of what exceeds the mean."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x - x.mean(dim=-1, keepdim=True)).sign()
+
+
+def with_signs(calculation: Made1) -> Finding:
+    """Run a calculation of `norms` with a norm that keeps only signs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(conversion, "moved", lambda network, position: build(replace(network.config, position=position)))
-        return conversion.pre_then_post(0)
+        patch.setattr(norms, "norm", lambda name, width: Signs())
+        return calculation(0)
 
 
 def unchanged(network: Network) -> fold.Converted:

@@ -59,9 +59,8 @@ CASES: dict[str, tuple[list[Made], list[Made]]] = {
         [lambda: models.timeline(0)],
     ),
     "models.post_to_pre": (
-        [lambda: models.post_to_pre(0, few())],
+        [lambda: models.post_to_pre(0, few()), lambda: models.post_to_pre(0)],
         [
-            lambda: models.post_to_pre(0),
             lambda: models.post_to_pre(0, few(BERT={"position": "pre"})),
             lambda: models.post_to_pre(0, []),
         ],
@@ -85,6 +84,10 @@ CASES: dict[str, tuple[list[Made], list[Made]]] = {
     "residual.share": (
         [lambda: residual.share(0, printed_digits(residual.share, 1))],
         [lambda: residual.share(0, ["0.5"])],
+    ),
+    "residual.identity_is_independent": (
+        [lambda: residual.identity_is_independent(0, other=0)],
+        [lambda: residual.identity_is_independent(0)],
     ),
     "residual.is_a_share": ([lambda: residual.is_a_share(0, 0.0)], [lambda: residual.is_a_share(0)]),
     "residual.adds_up": ([lambda: residual.adds_up(0)], [lambda: residual.adds_up(0, skip=2.0)]),
@@ -142,14 +145,18 @@ CASES: dict[str, tuple[list[Made], list[Made]]] = {
         [lambda: skeleton.norm_free(0, "none", "post")],
         [lambda: skeleton.norm_free(0), lambda: skeleton.norm_free(0, "rms")],
     ),
+    "skeleton.rms_alone": (
+        [lambda: skeleton.rms_alone(0, pos="post")],
+        [lambda: skeleton.rms_alone(0), lambda: skeleton.rms_alone(0, "ln", "post")],
+    ),
     "skeleton.position_means_nothing": (
         [lambda: skeleton.position_means_nothing(0, other="pre")],
         [lambda: skeleton.position_means_nothing(0)],
     ),
     "skeleton.same_start": ([lambda: skeleton.same_start(0)], [lambda: skeleton.same_start(0, other_seed=1)]),
     "skeleton.gelu_saturates": (
-        [lambda: skeleton.gelu_saturates(0, ["1000"], torch.tanh)],
-        [lambda: skeleton.gelu_saturates(0, ["1000"])],
+        [lambda: skeleton.gelu_saturates(0, ["1000"], torch.tanh), lambda: skeleton.gelu_saturates(0, ["1000"])],
+        [lambda: skeleton.gelu_saturates(0, ["0.1"]), lambda: skeleton.gelu_saturates(0, ["1000"], torch.abs)],
     ),
     "skeleton.check_finds_the_fault": (
         [
@@ -160,4 +167,4 @@ CASES: dict[str, tuple[list[Made], list[Made]]] = {
         [lambda: skeleton.check_finds_the_fault(0, missing=False)],
     ),
 }
-"""Name to calls that must bear it out (or `only when`), and calls that must not."""
+"""Name to calls that must bear it out (or `holds when`), and calls that must not."""

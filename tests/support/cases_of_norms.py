@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calculations import GROWING, Made, printed_digits, switched_to_fresh_weights, unchanged
+from calculations import GROWING, Made, printed_digits, unchanged, with_signs
 
 from normexp.texts.article import attention, batches, conversion, drift, norms, precision
 from normexp.training import conversion as fold
@@ -25,6 +25,7 @@ CASES: dict[str, tuple[list[Made], list[Made]]] = {
         [lambda: drift.explodes(0, ["4", "4", "1e4"])],
         [lambda: drift.explodes(0, ["0.01", "4", "1e4"])],
     ),
+    "drift.untrainable": ([lambda: drift.untrainable(0)], [lambda: drift.untrainable(0, [0.125])]),
     "drift.pinned": (
         [lambda: drift.pinned(0), lambda: drift.pinned(0, "rms")],
         [lambda: drift.pinned(0, "none"), lambda: drift.pinned(0, "dyt")],
@@ -55,8 +56,15 @@ CASES: dict[str, tuple[list[Made], list[Made]]] = {
     ),
     "norms.standardized": ([lambda: norms.standardized(0)], [lambda: norms.standardized(0, "rms")]),
     "norms.keeps_information": (
-        [lambda: norms.keeps_information(0, "none"), lambda: norms.keeps_information(0, "rms")],
-        [lambda: norms.keeps_information(0)],
+        [lambda: norms.keeps_information(0, "rms"), lambda: norms.keeps_information(0)],
+        [lambda: with_signs(norms.keeps_information)],
+    ),
+    "norms.gain_printed": (
+        [
+            lambda: norms.gain_printed(0, ["100", "86", "14", "15"]),
+            lambda: norms.gain_printed(0, ["115", "100", "14", "15"]),
+        ],
+        [lambda: norms.gain_printed(0, ["96", "78", "14", "15"])],
     ),
     "norms.parameters": (
         [lambda: norms.parameters(0, ["64", "128", "64"])],
@@ -92,6 +100,17 @@ CASES: dict[str, tuple[list[Made], list[Made]]] = {
         [lambda: precision.variance_underflows(0)],
         [lambda: precision.variance_underflows(0, 1.0)],
     ),
+    "precision.eps_must_fit": (
+        [lambda: precision.eps_must_fit(0)],
+        [lambda: precision.eps_must_fit(0, [1.0]), lambda: precision.eps_must_fit(0, eps=[1e-8, 1e-8])],
+    ),
+    "attention.differs_by_norms_alone": (
+        [
+            lambda: attention.differs_by_norms_alone(0, causal=True, projected=True),
+            lambda: attention.differs_by_norms_alone(0, causal=True),
+        ],
+        [lambda: attention.differs_by_norms_alone(0)],
+    ),
     "attention.parameters": (
         [
             lambda: attention.parameters(0, ["64", "1", "128"]),
@@ -120,9 +139,5 @@ CASES: dict[str, tuple[list[Made], list[Made]]] = {
         [lambda: conversion.rms_to_layer_norm_is_wrong(0, unchanged)],
     ),
     "conversion.loss_rises": ([lambda: conversion.loss_rises(0)], [lambda: conversion.loss_rises(0, 1)]),
-    "conversion.pre_then_post": (
-        [lambda: conversion.pre_then_post(0)],
-        [lambda: switched_to_fresh_weights()],
-    ),
 }
-"""Name to calls that must bear it out (or `only when`), and calls that must not."""
+"""Name to calls that must bear it out (or `holds when`), and calls that must not."""

@@ -9,13 +9,15 @@ from pathlib import Path
 
 import records as made
 
-from normexp.claims.claim import Citation, Claim, ClaimFile, Finding, Kind, Verdict, judge
+from normexp.claims.claim import Citation, Claim, ClaimFile, Decision, Finding, Kind, Verdict, Weight, judge
 from normexp.config.plan import Pivot, Plan, Published
 from normexp.report import claims_report
 from normexp.report.claims_report import Sheet
 from normexp.report.page import Page
 
+HOLDS, REFUTED, UNDECIDED, TOO_FEW = Decision
 SETTINGS = ("as written", "as described")
+QUOTE = {"quote": "它成立", "translation": "it holds"}
 VOID = {"meta", "img"}
 
 
@@ -27,37 +29,40 @@ def claim(name: str, kind: Kind = Kind.SWEEP, section: str = "6.2", **rest: obje
     return Claim(id=f"mine.{name}", section=section, kind=kind, **(known | rest))  # type: ignore[arg-type]
 
 
-def by_runs(name: str, *holds: bool | None, runs: int = 3, quick: bool = False, **rest: object) -> Verdict:
+def by_runs(name: str, *decisions: Decision, runs: int = 3, quick: bool = False, **rest: object) -> Verdict:
     found = [
         Finding(
-            holds=held,
-            measured=f"{name} {held}",
+            decision=decision,
+            measured=f"{name} {decision}",
             sentence="so it is",
             setting=setting,
             seeds=3,
             run_ids=tuple(f"{name}-{setting[3:]}-{number}" for number in range(runs)),
         )
-        for held, setting in zip(holds, SETTINGS, strict=True)
+        for decision, setting in zip(decisions, SETTINGS, strict=True)
     ]
     return judge(claim(name, **rest), found, quick=quick)
 
 
-def cited(name: str, *, own: bool) -> Verdict:
-    citation = Citation(source="a paper", says="otherwise", agrees=False, own=own)
+def cited(name: str, *, own: bool = False, agrees: bool = False) -> Verdict:
+    citation = Citation(source="a paper", says="otherwise", agrees=agrees, own=own)
     return judge(claim(name, Kind.CITED, section="7.1", citation=citation), [])
 
 
 def every_word(quick: bool = False) -> list[Verdict]:
-    """Return one claim of each verdict, and a calculation."""
-    computed = Finding(holds=True, measured="4096", sentence="counted", seeds=1)
+    """Return one claim of each verdict, and a calculation. One has a quote, and one says why it is not checked."""
+    computed = Finding(decision=Decision.HOLDS, measured="4096", sentence="counted", seeds=1)
     return [
-        by_runs("holds", True, True, quick=quick, note="with a | in it"),
-        by_runs("partly", True, False, quick=quick),
-        by_runs("fails", False, False, quick=quick),
-        by_runs("thin", True, None, quick=quick),
+        by_runs("holds", HOLDS, HOLDS, quick=quick, note="with a | in it", weight=Weight.CENTRAL, **QUOTE),
+        by_runs("partly", HOLDS, REFUTED, quick=quick),
+        by_runs("fails", REFUTED, REFUTED, quick=quick),
+        by_runs("open", REFUTED, UNDECIDED, quick=quick, weight=Weight.CENTRAL),
+        by_runs("thin", HOLDS, TOO_FEW, quick=quick),
         judge(claim("counted", Kind.COMPUTE, seeds=1), [computed], quick=quick),
         cited("quoted", own=False),
         cited("twice", own=True),
+        cited("right", agrees=True),
+        judge(claim("rumoured", Kind.NONE, why="nobody is named"), []),
     ]
 
 

@@ -40,7 +40,7 @@ class TestFigures:
         yes, no = (True, "1"), (False, "0")
         assert figures.by_condition({"a": yes, "b": yes}, {"c": no}, "s").word is None
         partly = figures.by_condition({"a": no, "b": yes, "d": yes}, {"c": yes}, "s")
-        assert (partly.word, partly.setting, partly.measured) == (Word.ONLY_WHEN, "b and d", "a: 0; b: 1; d: 1; c: 1")
+        assert (partly.word, partly.setting, partly.measured) == (Word.HOLDS_WHEN, "b and d", "a: 0; b: 1; d: 1; c: 1")
         assert figures.by_condition({"a": no}, {"c": yes}, "s").setting == "c"
         none = figures.by_condition({"a": no}, {"c": no}, "s")
         assert (none.holds, none.word) == (False, None)
@@ -59,7 +59,7 @@ claims:
 
 
 def test_figures_of_a_user_s_claims_file(tmp_path: Path) -> None:
-    for text, word in ((FIGURES, Word.REPRODUCED), (FIGURES.replace("128", "127"), Word.NOT_REPRODUCED)):
+    for text, word in ((FIGURES, Word.HOLDS), (FIGURES.replace("128", "127"), Word.REFUTED)):
         file = parse(text, tmp_path / "mine.yaml")
         assert file.claims[0].parameters["figures"][0] == "64"
         (verdict,) = evaluate.judged(file, file.claims, tmp_path)

@@ -61,7 +61,7 @@ def unexpected(text: str, sweeps: Iterable[str], folder: Path) -> tuple[int, dic
     file, claims, _ = choose([text])
     chosen = [claim for claim in claims if claim.kind is Kind.SWEEP and set(claim.sweeps) <= names]
     verdicts = evaluate.judged(file, chosen, restored(text, names, folder), warn=pytest.fail)
-    wrong = [verdict for verdict in verdicts if verdict.word is not verdict.claim.expected]
+    wrong = [verdict for verdict in verdicts if str(verdict.word) != str(verdict.claim.expected)]
     return len(chosen), {verdict.claim.id: f"{verdict.text}, expected {verdict.claim.expected}" for verdict in wrong}
 
 

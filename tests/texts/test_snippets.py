@@ -38,14 +38,14 @@ def test_cases_hold_or_do_not(name: str) -> None:
     for number, calculation in enumerate(holding):
         finding = calculation()
         assert finding.holds is True, f"{number}: {finding.sentence}"
-        assert finding.word in (None, Word.ONLY_WHEN)
-        assert bool(finding.setting) == (finding.word is Word.ONLY_WHEN)
+        assert finding.word in (None, Word.HOLDS_WHEN)
+        assert bool(finding.setting) == (finding.word is Word.HOLDS_WHEN)
         assert finding.measured
         assert finding.measured in finding.sentence or finding.word is None
     for number, calculation in enumerate(failing):
         finding = calculation()
         assert finding.holds is False, f"{number}: {finding.sentence}"
-        assert finding.word in (None, Word.CONTRADICTING, Word.MISQUOTED)
+        assert finding.word in (None, Word.CONTRADICTING, Word.SOURCE_DIFFERS)
 
 
 def test_exponentials_and_power_laws_are_distinguished() -> None:

@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 
 from normexp.analysis import collapse
 from normexp.claims import evaluate, files, parser
-from normexp.claims.claim import Finding
+from normexp.claims.claim import Decision, Finding
 from normexp.commands import app as program
 from normexp.commands import bench
 from normexp.config import grid, plugins, sweep_file
@@ -208,7 +208,7 @@ def test_commands_of_a_page_run_and_print_what_it_shows(
 
 def _found(name: str, seed: int, figures: object) -> Finding:
     """In place of a calculation: tests/texts/test_snippets.py and tests/texts/test_predictions.py make them."""
-    return Finding(holds=False, measured="1", sentence="it does not hold")
+    return Finding(decision=Decision.REFUTED, measured="1", sentence="it does not hold")
 
 
 def test_what_is_not_run_stands_on_a_page() -> None:

@@ -10,6 +10,7 @@ from normexp.claims.claim import Finding
 from normexp.config.run import RunConfig
 from normexp.model.branches import QK_NORMS, Attention
 from normexp.model.network import build
+from normexp.texts.article.printed import QKNormAttention
 from normexp.texts.figures import Figures, Observed, by_condition, contradiction, one_seed
 from normexp.training.trainer import parameter_count
 
@@ -66,6 +67,23 @@ def _largest(seed: int, qk_norm: str, gain: float) -> float:
     q_bhtk, k_bhtk, _ = attention.queries_keys_values(torch.randn(8, config.seq_len, config.width))
     logits_bhtt = q_bhtk @ k_bhtk.transpose(-1, -2) / math.sqrt(config.width // config.heads)
     return float(logits_bhtt.abs().max())
+
+
+@torch.no_grad()
+def differs_by_norms_alone(seed: int, *, causal: bool = False, projected: bool = False) -> Finding:
+    """Check that the article's attention, norms aside, is that of a decoder: causal, with an output projection."""
+    torch.manual_seed(seed)
+    network = QKNormAttention(64, 4, causal=causal, projected=projected)
+    x_btd = torch.randn(8, 16, 64)
+    later_btd = torch.cat([x_btd[:, :8], torch.randn(8, 8, 64)], dim=1)
+    moved = float((network(later_btd)[:, :8] - network(x_btd)[:, :8]).abs().max())
+    decoder = build(RunConfig(depth=1, width=64, heads=4)).get_submodule("blocks.1.mixer.f")
+    own, wanted = (sum(p.numel() for p in module.parameters() if p.dim() == 2) for module in (network, decoder))
+    seen = {
+        "as to the causal mask": (moved == 0, f"later tokens move earlier outputs by {moved:.2g}"),
+        "as to the output projection": (own == wanted, f"{own} weights in matrices, in a decoder {wanted}"),
+    }
+    return by_condition(seen, {}, f"the printed attention, seed {seed}")
 
 
 def saturates(seed: int, factor: float = 10.0) -> Finding:

@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from normexp.claims.claim import Finding
-from normexp.texts.article.printed import norm
-from normexp.texts.figures import Figures, compare_printed, contradiction, one_seed
+from normexp.config.run import RunConfig
+from normexp.texts.article.printed import Make, in_settings, norm
+from normexp.texts.figures import Figures, Observed, compare_printed, contradiction, one_seed
+from normexp.training.trainer import Trainer
 
 SEED, WIDTH, LENGTHS = 1, 64, (5, 12, 30, 200)
 
@@ -95,16 +97,24 @@ def padding(seed: int, name: str = "bn") -> Finding:
 
 
 def noise(seed: int, name: str = "bn") -> Finding:
-    """Check that a sequence's output varies more with the rest of its batch for batches of 8 than for 32."""
-    torch.manual_seed(seed)
-    pool_btd = torch.randn(256, 1, WIDTH) + torch.randn(256, 16, WIDTH)
-    module, spread = norm(name, WIDTH), {}
-    for size in (32, 8):
-        outputs = []
-        for _ in range(60):
-            rows = 1 + torch.randperm(255)[: size - 1]
-            outputs.append(module(torch.cat([pool_btd[:1], pool_btd[rows]]))[0].detach())
-        spread[size] = float(torch.stack(outputs).var(dim=0).mean().sqrt())
-    measured = f"spread {spread[32]:.3f} in batches of 32, {spread[8]:.3f} of 8"
-    sentence = f"outputs of one sequence in 60 batches, sequences with an offset each: {measured}, seed {seed}"
-    return one_seed(spread[8] > 1.5 * spread[32], measured, sentence)
+    """Check that a sequence's logits vary 1.5 times more with the rest of its batch for batches of 8 than for 32."""
+
+    def look(make: Make) -> Observed:
+        spread = {size: logit_spread(make(depth=6, norm=name, seed=seed), size) for size in (32, 8)}
+        return spread[8] > 1.5 * spread[32], f"{spread[32]:.3f} and {spread[8]:.3f}"
+
+    sentence = "spread of the logits of one sequence over 60 batches of 32 and of 8, 6 layers at initialization"
+    return in_settings(look, f"{sentence}, seed {seed}")
+
+
+@torch.no_grad()
+def logit_spread(config: RunConfig, size: int) -> float:
+    """Return the standard deviation of the first validation sequence's logits over 60 batches of a size."""
+    trainer = Trainer(config, autograd=True)
+    tokens_nt = torch.from_numpy(trainer.validation.inputs_nt)
+    network, outputs = trainer.network.train(), []
+    torch.manual_seed(config.seed)
+    for _ in range(60):
+        others = 1 + torch.randperm(len(tokens_nt) - 1)[: size - 1]
+        outputs.append(network(torch.cat([tokens_nt[:1], tokens_nt[others]]))[0])
+    return float(torch.stack(outputs).var(dim=0).mean().sqrt())

@@ -20,8 +20,9 @@ CALCULATIONS: Mapping[str, Calculation] = MappingProxyType(
         ),
         "drift.underflows": Calculation("the magnitude at this layer is 0 in float32", 1),
         "drift.explodes": Calculation(
-            "weights larger by a factor reach a magnitude (third) within a number of layers", 3
+            "weights of a scale (first) reach a magnitude (third) within a number of layers", 3
         ),
+        "drift.untrainable": Calculation("20 layers of random matrices at these scales do not learn a permutation"),
         "drift.pinned": Calculation("LayerNorm after each of 20 layers keeps the magnitude at sqrt(d)"),
         # 1.2
         "batches.printed_batch": Calculation("mean and variance of 4, 2 and 1 sequences are these figures", 6),
@@ -30,12 +31,13 @@ CALCULATIONS: Mapping[str, Calculation] = MappingProxyType(
         "batches.per_token": Calculation("what is printed as LayerNorm's statistics is computed per token"),
         "batches.alone": Calculation("LayerNorm's output for a token depends on this token only"),
         "batches.padding": Calculation("including padding changes BatchNorm's outputs for the tokens"),
-        "batches.noise": Calculation("BatchNorm's outputs are noisier in batches of 8 than of 32"),
+        "batches.noise": Calculation("logits of a network with BatchNorm are noisier in batches of 8 than of 32"),
         # 1.3, 2.1, 3, 6.4
         "norms.by_hand": Calculation("the formula with biased variance is LayerNorm, to rounding"),
         "norms.error_printed": Calculation("the largest error in a comment agrees with the computed one", 2),
         "norms.standardized": Calculation("LayerNorm's output has mean 0 and standard deviation 1"),
-        "norms.keeps_information": Calculation("x and 2 x + 1 have different outputs"),
+        "norms.keeps_information": Calculation("the output determines the token, wholly or but for its mean and size"),
+        "norms.gain_printed": Calculation("two printed times (first figures) give a gain in this range of percent", 4),
         "norms.parameters": Calculation("features (first figure) need these parameters with LayerNorm and RMSNorm", 3),
         "norms.model_parameters": Calculation(
             "features, norms per layer and layers need these parameters with LayerNorm and with RMSNorm", 5
@@ -64,17 +66,19 @@ CALCULATIONS: Mapping[str, Calculation] = MappingProxyType(
         ),
         # 2.4
         "models.timeline": Calculation("the models of the article's diagram are as it says"),
-        "models.post_to_pre": Calculation("the share of Pre-LN models exceeds half after 2018"),
+        "models.post_to_pre": Calculation("the share of Pre-LN models exceeds half in 2019 and 2020"),
         "models.rms_replaces": Calculation("the share of models with RMSNorm rises after 2020"),
         "models.mainstream": Calculation("Pre-RMSNorm with a final norm is the most common since 2023"),
         "models.pre_has_final_norm": Calculation("models of position pre have a final norm"),
         # 3.3, 7.1
         "precision.rms_range_is_wider": Calculation("RMSNorm's range in float16 is wider than LayerNorm's"),
         "precision.variance_underflows": Calculation("a small variance is 0 in 16 bits"),
+        "precision.eps_must_fit": Calculation("in 16 bits, RMSNorm is wrong with eps 1e-8 and right with 1e-5"),
         # 4.2
         "residual.printed": Calculation(
             "gradient, identity term, its share and the gradient without are these figures", 4
         ),
+        "residual.identity_is_independent": Calculation("the identity term stays the same with other weights in F"),
         "residual.share": Calculation("identity term over total gradient is this figure", 1),
         "residual.is_a_share": Calculation("the magnitudes of both parts of the gradient add up to its magnitude"),
         "residual.adds_up": Calculation("the gradient is the upstream gradient plus that through F"),
@@ -100,23 +104,24 @@ CALCULATIONS: Mapping[str, Calculation] = MappingProxyType(
         ),
         "attention.unit_variance": Calculation("logits have variance 1 if queries and keys have"),
         "attention.bounded": Calculation("QK-Norm bounds the logits"),
+        "attention.differs_by_norms_alone": Calculation("the printed attention has a causal mask and a projection"),
         "attention.saturates": Calculation("large queries and keys make attention one-hot and its gradient small"),
         "deepnorm.tames": Calculation("DeepNorm's update at initialization does not grow with depth"),
         # 6, 7.2
         "skeleton.sees_context": Calculation("the network's prediction depends on earlier tokens"),
         "skeleton.norm_free": Calculation("the network without a norm contains no norm"),
+        "skeleton.rms_alone": Calculation("the network with RMSNorm contains no LayerNorm"),
         "skeleton.position_means_nothing": Calculation("without a norm, pre and post are the same network"),
         "skeleton.same_start": Calculation("all configurations start from the same matrices"),
-        "skeleton.gelu_saturates": Calculation("GELU is flat at inputs of this size", 1),
+        "skeleton.gelu_saturates": Calculation("GELU is flat at inputs of this size with either sign", 1),
         "skeleton.check_finds_the_fault": Calculation("the check detects a final norm missing, empty or not called"),
-        # 7.3, 7.4
+        # 7.3
         "conversion.load_fails": Calculation("RMSNorm does not load LayerNorm's weights"),
         "conversion.keys_kept": Calculation("the printed mapping keeps only the weight"),
         "conversion.gains_alone_are_wrong": Calculation("gains without biases move the logits"),
         "conversion.no_exact_map": Calculation("mean and bias cannot be folded into the matrices exactly"),
         "conversion.rms_to_layer_norm_is_wrong": Calculation("RMSNorm's gains in LayerNorm move the logits"),
         "conversion.loss_rises": Calculation("dropping biases raises the loss of a trained network"),
-        "conversion.pre_then_post": Calculation("a trained Pre-LN network keeps what it learned as Post-LN"),
         # 3.4, 6.4: on this machine
         "speed.times_printed": Calculation("LayerNorm and handwritten RMSNorm take these microseconds", 2),
         "speed.by_hand_is_faster": Calculation("handwritten RMSNorm is faster than LayerNorm"),

@@ -1,8 +1,7 @@
-"""Loading LayerNorm's weights into RMSNorm, and Pre-LN's into Post-LN (sections 7.3 and 7.4)."""
+"""Loading LayerNorm's weights into RMSNorm (section 7.3)."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -18,8 +17,7 @@ from normexp.training.conversion import ROUNDING, Converted, convert, dropped, f
 from normexp.training.trainer import Trainer
 
 CONFIG = RunConfig(depth=6, norm="ln", position="pre")
-SMALL = RunConfig(depth=6, width=32, heads=2, hidden=64, batch=16, lr=3e-3, steps=150)
-TRAINED = replace(SMALL, depth=2, lr=1e-2, steps=800)
+TRAINED = RunConfig(depth=2, width=32, heads=2, hidden=64, batch=16, lr=1e-2, steps=800)
 CALIBRATION = 50
 FOLDED = {"in Pre-LN": "pre", "in Post-LN": "post"}
 
@@ -116,23 +114,3 @@ def loss_rises(seed: int, steps: int = TRAINED.steps) -> Finding:
     before, without = losses["before"], losses["biases dropped"]
     measured = f"{before:.3f} to {without:.3f}"
     return one_seed(without > before + 0.03, measured, f"validation loss in nats: {all_losses}, seed {seed}")
-
-
-def pre_then_post(seed: int, position: str = "post") -> Finding:
-    """Check that a Pre-LN network turned into Post-LN after 150 steps keeps half of what it learned."""
-    config = replace(SMALL, seed=seed)
-    trainer = _trained(config)
-    before, start = trainer.evaluate(), Trainer(config).evaluate()
-    after = Trainer(replace(config, position=position), moved(trainer.network, position)).evaluate()
-    measured = f"loss {before:.2f} to {after:.2f}, {start:.2f} at initialization"
-    holds = math.isfinite(after) and after < (before + start) / 2
-    return one_seed(holds, measured, f"at the switch, validation {measured}, seed {seed}")
-
-
-def moved(network: Network, position: str) -> Network:
-    """Return the weights in a network with another position: norms before branches become norms after sums."""
-    network_after, old = build(replace(network.config, position=position)), network.state_dict()
-    network_after.load_state_dict(
-        {name: old[name if name in old else name.replace(".after.", ".before.")] for name in network_after.state_dict()}
-    )
-    return network_after

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Sequence
 
 import torch
+from torch.nn import functional
 
 from normexp.claims.claim import Finding
 from normexp.texts.article.printed import norm
 from normexp.texts.figures import Figures, by_condition, compare_printed, contradiction
 
 WIDTH, LAYERS, STD = 64, 20, 0.3
+STEPS = 100
 SCALED_STD = STD / math.sqrt(WIDTH)
 PRINTED, SCALED = "weights of std 0.3", "weights of std 0.3 / sqrt(d)"
 
@@ -62,15 +66,45 @@ def underflows(seed: int, figures: Figures, scaled: float = SCALED_STD) -> Findi
 
 
 def explodes(seed: int, figures: Figures) -> Finding:
-    """Check that weights larger by a factor reach a magnitude within a number of layers.
+    """Check that weights scaled up reach a magnitude within a number of layers.
 
-    The figures are the factor, the number of layers, and the magnitude.
+    The figures are the scale, the number of layers, and the magnitude. The scale is read as a factor on the weights of
+    std 0.3, and as their std.
     """
     factor, layers, norm_stated = float(figures[0]), int(figures[1]), float(figures[2])
     names = {f"weights of std 0.3 x {factor:g}": STD * factor, f"weights of std {factor:g}": factor}
     reached = {name: stack(seed, std)[layers] for name, std in names.items()}
-    own, other = ({name: (value >= norm_stated, f"{value:.3g}")} for name, value in reached.items())
-    return by_condition(own, other, f"magnitude at layer {layers}")
+    own = {name: (value >= norm_stated, f"{value:.3g}") for name, value in reached.items()}
+    return by_condition(own, {}, f"magnitude at layer {layers}")
+
+
+def untrainable(seed: int, stds: Sequence[float] = (STD, SCALED_STD, 1.2)) -> Finding:
+    """Check that a stack of 20 matrices at these scales learns nothing of a permutation of the tokens.
+
+    It is trained by 100 steps of Adam at 1e-3 on all tokens. It learns nothing if the loss stays within 3 % of that of
+    a uniform guess, or above it. A linear network can express any permutation.
+    """
+    seen = {}
+    for std in stds:
+        loss = _trained(seed, std)
+        seen[f"weights of std {std:.3g}"] = (not loss < 0.97 * math.log(WIDTH), f"{loss:.3g}")
+    return by_condition(seen, {}, f"loss after {STEPS} steps, a uniform guess being {math.log(WIDTH):.3f}, seed {seed}")
+
+
+def _trained(seed: int, std: float) -> float:
+    """Return the last loss in nats of the stack between an embedding and a head, all matrices trained."""
+    torch.manual_seed(seed)
+    targets = torch.randperm(WIDTH)
+    matrices = [torch.randn(WIDTH, WIDTH), *(torch.randn(WIDTH, WIDTH) * std for _ in range(LAYERS))]
+    matrices.append(torch.randn(WIDTH, WIDTH) / math.sqrt(WIDTH))
+    optimizer = torch.optim.Adam([matrix.requires_grad_() for matrix in matrices], lr=1e-3)
+    loss = torch.tensor(math.inf)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(functools.reduce(torch.matmul, matrices), targets)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    return loss.item()
 
 
 def pinned(seed: int, name: str = "ln") -> Finding:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from normexp.claims.claim import Finding, Word
+from normexp.claims.claim import Finding, Word, yes_or_no
 from normexp.config.labels import listed
 from normexp.schemes import models
 from normexp.schemes.models import Model
-from normexp.texts.figures import one_seed
+from normexp.texts.figures import Observed, by_condition, one_seed
 
 TIMELINE = {
     "Transformer": ("LN", "post", "none"),
@@ -38,25 +38,33 @@ def timeline(seed: int, stated: Mapping[str, tuple[str, str, str]] = TIMELINE) -
     wrong = [f"{name} has {', '.join(in_table[name])}" for name in stated if in_table[name] != stated[name]]
     measured = "; ".join(wrong) or f"{len(stated)} models as stated"
     return Finding(
-        holds=not wrong,
+        decision=yes_or_no(not wrong),
         measured=measured,
         sentence=f"in the code and papers of the table of models, {measured}",
         seeds=1,
-        word=Word.MISQUOTED if wrong else None,
+        word=Word.SOURCE_DIFFERS if wrong else None,
     )
 
 
 def post_to_pre(seed: int, table: Sequence[Model] | None = None) -> Finding:
-    """Check that the share of Pre-LN models rises after 2018, to more than half in 2019 and 2020."""
+    """Check that the share of Pre-LN models rises after 2018, to more than half in 2019 and 2020.
+
+    It is checked among the models of the article's diagram and among all models of the table, since a share depends on
+    the choice of models.
+    """
     rows = models.load() if table is None else table
+    seen = {
+        "among the models of its diagram": _moves_to_pre([m for m in rows if m.model in TIMELINE]),
+        "among all models of normexp models": _moves_to_pre(rows),
+    }
+    return by_condition(seen, {}, "models with Pre-LN")
+
+
+def _moves_to_pre(rows: Sequence[Model]) -> Observed:
     early, late = ([m for m in rows if _year(m) in years] for years in (range(2018 + 1), (2019, 2020)))
-    before, after = ([m.model for m in part if m.cells["position"].text == "pre"] for part in (early, late))
-    measured = f"{len(before)} of {len(early)} to 2018, {len(after)} of {len(late)} in 2019 and 2020"
-    holds = len(before) * len(late) < len(after) * len(early) and 2 * len(after) > len(late)
-    others = listed([m.model for m in late if m.model not in after])
-    return one_seed(
-        holds, measured, f"Pre-LN in the table of models: {measured}; Post-LN then still {others or 'none'}"
-    )
+    before, after = (sum(m.cells["position"].text == "pre" for m in part) for part in (early, late))
+    holds = before * len(late) < after * len(early) and 2 * after > len(late)
+    return holds, f"{before} of {len(early)} to 2018, {after} of {len(late)} in 2019 and 2020"
 
 
 def rms_replaces(seed: int, table: Sequence[Model] | None = None) -> Finding:

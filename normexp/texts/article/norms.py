@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from normexp.claims.claim import Finding
 from normexp.texts.article.printed import PostLNBlock, PreLNBlock, norm
-from normexp.texts.figures import Figures, compare_printed, contradiction, one_seed
+from normexp.texts.figures import Figures, by_condition, compare_printed, contradiction, one_seed
 from normexp.training.trainer import parameter_count
 
 TOLERANCE = 5e-6
@@ -56,12 +56,23 @@ def error_printed(seed: int, figures: Figures) -> Finding:
 
 
 def keeps_information(seed: int, name: str = "ln") -> Finding:
-    """Check that x and 2 x + 1 have different outputs, by more than 0.01 in the mean."""
+    """Check that the output for a token determines the token, and the token except for its mean and size.
+
+    A token is determined if x and 2 x + 1 have different outputs, by more than 0.01 in the mean. It is determined
+    except for mean and size if a line through the output fits x, to a relative error of 1e-4.
+    """
     x_btd = _input(seed)
     module = norm(name, 256)
-    moved = float((module(2 * x_btd + 1) - module(x_btd)).detach().abs().mean())
-    measured = f"mean difference {moved:.1e}"
-    return one_seed(moved > 0.01, measured, f"outputs for x and 2 x + 1: {measured}, seed {seed}")
+    y_btd = module(x_btd).detach()
+    moved = float((module(2 * x_btd + 1) - y_btd).detach().abs().mean())
+    x_centred, y_centred = (z - z.mean(dim=-1, keepdim=True) for z in (x_btd, y_btd))
+    slope = (x_centred * y_centred).sum(-1, keepdim=True) / y_centred.square().sum(-1, keepdim=True)
+    error = float((x_centred - slope * y_centred).norm() / x_centred.norm())
+    seen = {
+        "for the whole token": (moved > 0.01, f"outputs for x and 2 x + 1 differ by {moved:.1e}"),
+        "for all but its mean and size": (error < 1e-4, f"a line through the output fits x to {error:.0e}"),
+    }
+    return by_condition(seen, {}, f"what the output keeps, seed {seed}")
 
 
 def standardized(seed: int, name: str = "ln") -> Finding:
@@ -70,6 +81,18 @@ def standardized(seed: int, name: str = "ln") -> Finding:
     mean, std = y_btd.mean().item(), y_btd.std().item()
     measured = f"mean {mean:.0e}, std {std:.5f}"
     return one_seed(abs(mean) < 1e-3 and abs(std - 1) < 1e-3, measured, f"{measured}, seed {seed}")
+
+
+def gain_printed(seed: int, figures: Figures) -> Finding:
+    """Check that two printed times give a gain within a printed range, in time saved or in speed.
+
+    The figures are the time of LayerNorm, that of RMSNorm, and the lowest and highest percentage.
+    """
+    before, after, low, high = map(float, figures)
+    saved, faster = 100 * (1 - after / before), 100 * (before / after - 1)
+    holds = any(low - 0.5 <= gain <= high + 0.5 for gain in (saved, faster))
+    measured = f"{after:g} instead of {before:g} is {saved:.1f} % less time, or {faster:.1f} % more speed"
+    return contradiction(holds, measured, f"{measured}; stated {low:g} to {high:g} %")
 
 
 def parameters(seed: int, figures: Figures) -> Finding:

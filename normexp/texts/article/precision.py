@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -58,3 +61,31 @@ def variance_underflows(seed: int, std: float = 1e-4) -> Finding:
         variance = float((x - x.mean()).square().mean())
         own[str(dtype).removeprefix("torch.")] = (variance == 0, f"{variance:.2g}")
     return by_condition(own, {}, f"variance of features of std {std:g}, {std**2:g} or so")
+
+
+@torch.no_grad()
+def eps_must_fit(seed: int, stds: Sequence[float] = (1.0, 1e-2, 1e-4), eps: Sequence[float] = (1e-8, 1e-5)) -> Finding:
+    """Check that in 16 bits, RMSNorm is off by over 10 % for some features with the first eps, never with the second.
+
+    The error is the largest one, relative to the largest output of the same formula in float64. Non-finite outputs
+    count as an infinite error.
+    """
+    torch.manual_seed(seed)
+    x_d = torch.randn(WIDTH)
+    own = {}
+    for dtype in ("float16", "bfloat16"):
+        worst = {value: max(_rms_error(x_d * std, dtype, value) for std in stds) for value in eps}
+        text = ", ".join(f"{error:.1g} with eps {value:g}" for value, error in worst.items())
+        own[f"in {dtype}"] = (worst[eps[0]] > 0.1 > worst[eps[1]], text)
+    return by_condition(own, {}, f"largest relative error for features of std {', '.join(map(str, stds))}, seed {seed}")
+
+
+def _rms_error(x_d: Tensor, dtype: str, eps: float) -> float:
+    """Return the largest error of RMSNorm in a 16-bit dtype, relative to the largest output in float64."""
+    rounded = x_d.to(getattr(torch, dtype))
+    norm = make_norm("rms", WIDTH, RunConfig(dtype=dtype, norm_dtype="same", eps=eps))
+    assert norm is not None
+    output, exact = norm.to(rounded.dtype)(rounded).double(), rounded.double()
+    wanted = exact / (exact.square().mean() + eps).sqrt()
+    error = float((output - wanted).abs().max() / wanted.abs().max())
+    return error if math.isfinite(error) else math.inf

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn import functional
 
 from normexp.claims.claim import NOTHING, Finding
 from normexp.config import presets
@@ -64,6 +65,25 @@ class PreLNBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x + self.sub(self.ln(x))  # type: ignore[no-any-return]
+
+
+class QKNormAttention(nn.Module):
+    """The attention of section 5.1: (b, t, d) to (b, t, d). It has neither a causal mask nor an output projection.
+
+    With `causal` and `projected`, it has them.
+    """
+
+    def __init__(self, d: int, heads: int, *, causal: bool = False, projected: bool = False) -> None:
+        super().__init__()
+        self.h, self.dk, self.causal = heads, d // heads, causal
+        self.wq, self.wk, self.wv = (nn.Linear(d, d, bias=False) for _ in range(3))
+        self.q_norm, self.k_norm = norm("rms", self.dk), norm("rms", self.dk)
+        self.out = nn.Linear(d, d, bias=False) if projected else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (w(x).unflatten(-1, (self.h, self.dk)).transpose(1, 2) for w in (self.wq, self.wk, self.wv))
+        weighted = functional.scaled_dot_product_attention(self.q_norm(q), self.k_norm(k), v, is_causal=self.causal)
+        return self.out(weighted.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
 
 class ToyBlock(nn.Module):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from normexp.claims.claim import Finding
-from normexp.texts.figures import Figures, by_condition, compare_printed, one_seed
+from normexp.texts.figures import Figures, by_condition, compare_printed, contradiction, one_seed
 
 SEED, WIDTH, LAYERS = 3, 64, 20
 F = Callable[[Tensor], Tensor]
@@ -73,6 +73,20 @@ def adds_up(seed: int, skip: float = 1.0) -> Finding:
     upstream, total, cut = same_point(seed, skip=skip)
     error = float((total - upstream - cut).norm() / total.norm())
     return one_seed(error < 1e-6, f"error {error:.0e}", f"relative error of the sum {error:.0e}, seed {SEED + seed}")
+
+
+def identity_is_independent(seed: int, other: int = 1) -> Finding:
+    """Check that the identity term 2 (F(x) + x) of the article's code stays the same with other weights in F."""
+    terms = []
+    for draw in (0, other):
+        torch.manual_seed(SEED + seed)
+        x = torch.randn(1, WIDTH)
+        torch.manual_seed(SEED + seed + 1000 * draw)
+        with torch.no_grad():
+            terms.append(2 * (branch()(x) + x))
+    moved = float((terms[1] - terms[0]).norm() / terms[0].norm())
+    measured = f"the identity term moves by {moved:.1%}"
+    return contradiction(moved == 0, measured, f"with other weights in F {measured}, at one x, seed {SEED + seed}")
 
 
 def is_a_share(seed: int, gain: float = 1.0) -> Finding:

@@ -52,6 +52,16 @@ def norm_free(seed: int, name: str = "none", pos: str = "pre") -> Finding:
     )
 
 
+def rms_alone(seed: int, name: str = "rms", pos: str = "pre") -> Finding:
+    """Check that the network with RMSNorm contains no LayerNorm."""
+    kind = type(norm("ln", 8))
+    count = sum(isinstance(module, kind) for module in _toy(seed, name, pos).modules())
+    measured = f"{count} LayerNorm" + "s" * (count != 1)
+    return contradiction(
+        count == 0, measured, f"norm={name}, pos={pos} in the article's code has {measured}, before the LM head"
+    )
+
+
 @torch.no_grad()
 def position_means_nothing(seed: int, name: str = "none", other: str = "post") -> Finding:
     """Check that without a norm, 20 layers of position pre and post compute the same."""
@@ -77,11 +87,12 @@ def _matrices(network: nn.Module) -> list[Tensor]:
 
 
 def gelu_saturates(seed: int, figures: Figures, activation: Callable[[Tensor], Tensor] = functional.gelu) -> Finding:
-    """Check that GELU's derivative is below 0.01 at inputs of the stated size with either sign."""
-    x = torch.tensor([float(figures[0]), -float(figures[0])], requires_grad=True)
+    """Check that GELU's derivative is below 0.01 at negative and at positive inputs of the stated size."""
+    x = torch.tensor([-float(figures[0]), float(figures[0])], requires_grad=True)
     (slopes,) = torch.autograd.grad(activation(x).sum(), x)
-    measured = f"{slopes[0]:.2g} at {x[0]:g}, {slopes[1]:.2g} at {x[1]:g}"
-    return one_seed(bool(slopes.abs().max() < 0.01), measured, f"GELU's derivative is {measured}")
+    names = ("for negative inputs", "for positive inputs")
+    seen = {name: (abs(float(slope)) < 0.01, f"{slope:.2g}") for name, slope in zip(names, slopes, strict=True)}
+    return by_condition(seen, {}, f"GELU's derivative at inputs of {float(figures[0]):g} with either sign")
 
 
 class PreLNNet(nn.Module):

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from normexp.claims.claim import Finding
+from normexp.claims.claim import Finding, yes_or_no
 from normexp.config.run import RunConfig
 from normexp.training.inspection import inspect
 from normexp.training.layer_signal import activations, hooked, rms
@@ -47,7 +47,7 @@ def finding(holds: bool, measured: str, seeds: Sequence[int], network: str = NET
     """Return a finding on networks of these seeds. `depth` says which depths L they have."""
     depths = f"{depth}, " if depth else ""
     sentence = f"{measured}; {depths}{network}, network seeds {seeds[0]} to {seeds[-1]}"
-    return Finding(holds=bool(holds), measured=measured, sentence=sentence, seeds=len(seeds))
+    return Finding(decision=yes_or_no(bool(holds)), measured=measured, sentence=sentence, seeds=len(seeds))
 
 
 DEPTHS = (4, 8, 16, 40)
