@@ -11,9 +11,10 @@ from typing import Any
 
 import yaml
 
+from normexp.config import other_programs
 from normexp.config.counting import Structures, clashes
 from normexp.config.groups import SECTIONS, Group, read_group, read_part, scaled_values
-from normexp.config.keys import plain_scalar
+from normexp.config.keys import plain_scalar, translated
 from normexp.config.overrides import apply, folder, read_overrides
 from normexp.config.plan import Pivot, Published
 from normexp.config.run import KEYS
@@ -166,7 +167,15 @@ class _Reader:
                 self.source.fault(entry.key_node, name, f"{name} belongs under base or grid")
                 self.source.notes.unread.add(name)
             elif name not in TOP:
-                self.source.fault(entry.key_node, name[:40], f"unknown key; {nearest(name, TOP)}")
+                self.source.fault(entry.key_node, name[:40], f"unknown key; {self._advice(entry)}")
+
+    def _advice(self, entry: Entry) -> str:
+        """Return what to write instead of an unknown top-level key."""
+        if advice := other_programs.section(entry.key, entry.node, KEYS):
+            return advice
+        if (meant := translated(entry.key[:100].rpartition(".")[2])) in KEYS:
+            return f"did you mean {meant}, under base or grid?"
+        return nearest(entry.key, TOP)
 
     def _groups(self, entries: Mapping[str, Entry]) -> list[Group]:
         if "sweeps" not in entries:
