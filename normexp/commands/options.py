@@ -90,12 +90,17 @@ Jobs = Annotated[
 ]
 Timeout = Annotated[
     float | None,
-    typer.Option(parser=number(low=0.1), metavar="<float>", help="Time limit per run in seconds; at least 0.1."),
+    typer.Option(
+        parser=number(low=0.1), metavar="<float>", help="Time limit per run in seconds, at least 0.1; default: none."
+    ),
 ]
 Executor = Annotated[str, typer.Option(help="Executor of runs: processes, inline or dask.")]
 Scheduler = Annotated[
     str | None,
-    typer.Option(metavar="ADDRESS", help="Dask scheduler: tcp://HOST:PORT, or local for workers on this machine."),
+    typer.Option(
+        metavar="ADDRESS",
+        help="With --executor dask, its scheduler: tcp://HOST:PORT, or local for workers here; default: none.",
+    ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would run; write nothing.")]
 RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Rerun failed, killed and timed-out runs.")]
