@@ -178,7 +178,7 @@ class Key:
         meant = near_to(word.rpartition(".")[2], words)
         hints = [f"; did you mean {meant}?"] if meant else []
         if self.extensible and not translated(meant and word.rpartition(".")[2]):
-            hints.append("; to use a plugin, give its file: --plugin FILE.py")
+            hints.append("; to use a plugin, name its file in the config (plugin: FILE.py), or give --plugin FILE.py")
         raise ValueError(f"{text!r} is not one of {', '.join(words)}{''.join(hints)}")
 
     def _number(self, text: str) -> int | float:
