@@ -126,7 +126,10 @@ def text_of(path: Path) -> str:
             raise UserError(f"{path}: longer than {MAX_TEXT} characters, so not a config")
         return data.decode("utf-8-sig")
     except FileNotFoundError:
-        raise UserError(f"{path}: no such file{': the config comes first' if '=' in path.name else ''}") from None
+        hint = ": the config comes first" if "=" in path.name else ""
+        if path.parent.name in ("configs", "examples"):
+            hint = ": `normexp init --examples` writes the configs and examples that normexp brings"
+        raise UserError(f"{path}: no such file{hint}") from None
     except IsADirectoryError:
         raise UserError(f"{path}: is a folder: give a config file") from None
     except UnicodeDecodeError as error:
