@@ -135,6 +135,7 @@ def using(plugin: Plugin) -> Iterator[None]:
             for table in (NORMS, SCHEMES):
                 table.remove(plugin.digest)
             del _loaded[plugin.digest]
+            _from_configs.discard(plugin.digest)
 
 
 def _run(plugin: Plugin, module: types.ModuleType) -> None:
