@@ -1,6 +1,6 @@
 """A plugin with a norm that divides by the mean absolute value and a scheme whose branches fade with depth.
 
-normexp sweep examples/l1_norm.yaml
+normexp sweep examples/l1_norm.yaml --plugin examples/l1_norm.py
 """
 
 import torch
