@@ -147,8 +147,9 @@ def _broken(record: RunRecord, death: Death, stream: Mapping[int, Sizes]) -> str
     place = _layer(death.layer, record.config.depth)
     became = "overflowed" if death.kind == "inf" else "became NaN"
     finite = "The forward and the backward pass were finite"
+    squares = _squares(record.config, stream) if "norm" in death.tensor else ""
     text = {
-        "activation": f"The forward pass {became} at {place}{_squares(record.config, stream)}",
+        "activation": f"The forward pass {became} at {place}{squares}",
         "loss": f"The forward pass was finite up to the logits; the loss {became}",
         "grad": f"The gradient {became} on its way back, at {place}. The forward pass was finite",
         "param": f"{finite}; update {death.step} made a weight of {place} non-finite",
@@ -228,21 +229,22 @@ def _fastest(by_step: Mapping[int, Sizes], layer: int, change: float) -> str:
 
 def _backward(gradient: Mapping[int, Sizes], depth: int) -> str:
     """Say how the gradient norm changes from the last layer to the first, at the last step with finite norms."""
-    change, sentence = _across("gradient norm", gradient, depth, backward=True)
+    change, clause = _across("the gradient norm", gradient, depth, backward=True)
     vanishes = change < -math.log(VANISHING)
-    return f"The gradient vanishes on its way back. {sentence}" if vanishes else sentence
+    return f"The gradient vanishes on its way back: {clause}" if vanishes else clause[:1].upper() + clause[1:]
 
 
 def _forward(stream: Mapping[int, Sizes], depth: int) -> str:
     """Say how the RMS of the residual stream changes from the embedding to the last layer."""
     blocks = {step: {layer: size for layer, size in sizes.items() if layer <= depth} for step, sizes in stream.items()}
-    return _across("RMS of the residual stream", blocks, depth, backward=False)[1]
+    clause = _across("the RMS of the residual stream", blocks, depth, backward=False)[1]
+    return clause[:1].upper() + clause[1:]
 
 
 def _across(name: str, by_step: Mapping[int, Sizes], depth: int, *, backward: bool) -> tuple[float, str]:
-    """Return the logarithm of the factor between a pass's first and last finite layers, and a sentence on it.
+    """Return the logarithm of the factor between a pass's first and last finite layers, and a clause on it.
 
-    Both are of the last recorded step that has two finite layers. The sentence is empty for a small factor.
+    Both are of the last recorded step that has two finite layers. The clause is empty for a small factor.
     """
     finite = {step: _until_nonfinite(sizes, backward=backward) for step, sizes in by_step.items()}
     step = max((step for step, sizes in finite.items() if len(sizes) > 1), default=None)
@@ -254,12 +256,11 @@ def _across(name: str, by_step: Mapping[int, Sizes], depth: int, *, backward: bo
         return change, ""
     start = by_step[0] if step and {begin, end} <= by_step.get(0, {}).keys() else {}
     before = f"; before training it {_grew(_log_ratio(start[end], start[begin]))}" if start else ""
-    when = f"At step {step}" if step else "Before training"
-    sizes = f"from {first:.2g} at {_layer(begin, depth)} to {last:.2g} at {_layer(end, depth)}"
-    return (
-        change,
-        f"{when}, the {name} {_grew(change)} on its way {'back' if backward else 'forward'}, {sizes}{before}.",
-    )
+    when = f"at step {step}" if step else "before training"
+    layers = f"from {_layer(begin, depth)} to {_layer(end, depth)}"
+    rest = sorted(by_step[step].items(), reverse=backward)[len(finite[step]) :]
+    zero = ", and was 0 after that" if rest and rest[0][1] == 0 else ""
+    return change, f"{when}, {name} {_grew(change)} {layers}, from {first:.2g} to {last:.2g}{zero}{before}."
 
 
 def _until_nonfinite(sizes: Sizes, *, backward: bool) -> list[tuple[int, float]]:

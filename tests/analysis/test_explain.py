@@ -78,11 +78,18 @@ def stream(step: int, *sizes: float) -> list[SignalRow]:
 
 
 def dead(
-    where: str, layers: list[SignalRow], last: list[SignalRow], *, layer: int = 2, kind: str = "inf", **keys: object
+    where: str,
+    layers: list[SignalRow],
+    last: list[SignalRow],
+    *,
+    layer: int = 2,
+    kind: str = "inf",
+    tensor: str = "blocks.1.mixer.norm",
+    **keys: object,
 ):
     """A run of depth 3 that became non-finite at step 31."""
     record = records.dead(RunConfig(depth=3, norm="none", **keys), step=31)
-    death = Death(step=31, kind=kind, where=where, tensor="blocks.1.mixer", layer=layer)
+    death = Death(step=31, kind=kind, where=where, tensor=tensor, layer=layer)
     return replace(
         record,
         result=replace(record.result, death=death),
@@ -105,17 +112,17 @@ class TestReasons:
         (growth,) = [line for line in rest if "During training, the RMS" in line]
         assert "grew 1e+07-fold at layer 3, from 8 before training to 8e+07 at step 31" in growth
         assert "fastest between steps 30 and 31 (1e+04-fold)" in growth
-        (forward,) = [line for line in rest if "on its way forward" in line]
-        assert "At step 31, the RMS of the residual stream grew 8e+07-fold" in forward
-        assert "from 1 at the embedding to 8e+07 at layer 3; before training it grew 8-fold" in forward
+        (forward,) = [line for line in rest if "from the embedding" in line]
+        assert "At step 31, the RMS of the residual stream grew 8e+07-fold from the embedding to layer 3" in forward
+        assert "from 1 to 8e+07; before training it grew 8-fold" in forward
 
     def test_the_gradient_is_followed_from_the_last_layer_to_the_last_finite_one(self) -> None:
         layers = signal(0, "grad_norm", 1, 1, 4, 4)
         last = signal(31, "grad_norm", math.nan, math.inf, 3e30, 1e20)
         record = dead("grad", layers, last)
-        (backward,) = [line for line in reasons(record) if "on its way back, from" in line]
-        assert "At step 31, the gradient norm grew 3e+10-fold" in backward
-        assert "from 1e+20 at the LM head to 3e+30 at layer 3; before training it was about the same" in backward
+        (backward,) = [line for line in reasons(record) if "At step 31, the gradient" in line]
+        assert "grew 3e+10-fold from the LM head to layer 3, from 1e+20 to 3e+30" in backward
+        assert "; before training it was about the same" in backward
 
     @pytest.mark.parametrize(
         ("where", "kind", "fact"),
@@ -134,6 +141,7 @@ class TestReasons:
     def test_the_largest_number_is_told_if_squares_exceed_it_or_the_dtype_is_short(self) -> None:
         small, large = stream(31, 1, 10), stream(31, 1, 3e19)
         assert "largest float32 number" not in reasons(dead("activation", [], small))[0]
+        assert "largest float32 number" not in reasons(dead("activation", [], large, tensor="blocks.1.mixer.f"))[0]
         assert (
             "the square of the stream's RMS, 3e+19, exceeds the largest float32"
             in reasons(dead("activation", [], large))[0]
@@ -150,10 +158,15 @@ class TestReasons:
         record = replace(PLATEAU, traces=replace(PLATEAU.traces, layers=layers))
         why, loss, change = reasons(record)
         assert why.startswith(
-            "why: The gradient vanishes on its way back. At step 100, the gradient norm fell 1e+07-fold"
+            "why: The gradient vanishes on its way back: at step 100, the gradient norm fell 1e+07-fold"
         )
         assert "At no evaluation had the network learned 3 % of the learnable gap" in loss
         assert "During training, the gradient norm per layer fell 1e+09-fold at layer 1" in change
+
+    def test_a_gradient_that_underflows_is_followed_to_its_last_nonzero_layer(self) -> None:
+        layers = [*stream(0, 1, 1), *stream(100, 1, 1), *signal(100, "grad_norm", 0, 1e-30, 1e-2)]
+        why = reasons(replace(PLATEAU, traces=replace(PLATEAU.traces, layers=layers)))[0]
+        assert "fell 1e+28-fold from layer 3 to layer 2, from 0.01 to 1e-30, and was 0 after that" in why
 
     def test_what_a_network_had_learned_and_lost_is_told(self) -> None:
         rows = list(PLATEAU.traces.curve)
