@@ -101,6 +101,7 @@ class TestReasons:
     def test_a_gradient_that_overflows_names_the_pass_the_layer_and_the_growth_of_the_activations(self) -> None:
         before = stream(0, 1, 2, 4, 8, 8) + signal(0, "grad_norm", 1, 1, 1)
         last = [
+            *stream(29, 1, 2e3, 4e3, 7e3, 7e3),
             *stream(30, 1, 2e3, 4e3, 8e3, 8e3),
             *stream(31, 1, 2e4, 4e5, 8e7, 8e7),
             *signal(30, "grad_norm", 2, 2, 2),
