@@ -59,7 +59,10 @@ def _sections(node: yaml.MappingNode, keys: Sequence[str]) -> str:
 
 
 def axis(node: yaml.Node) -> str:
-    """Return `{values: [...]}`, `{value: x}` or `{min: a, max: b}` in normexp's form, or an empty text."""
+    """Return `{values: [...]}`, `{value: x}` or `{min: a, max: b}` in normexp's form, or an empty text.
+
+    Optuna's `low` and `high` stand for `min` and `max`.
+    """
     entries = _entries(node)
     for name in LISTS:
         if isinstance(entries.get(name), yaml.SequenceNode):
@@ -68,9 +71,10 @@ def axis(node: yaml.Node) -> str:
         return listed(item.value for item in node.value if isinstance(item, yaml.ScalarNode))
     if isinstance(fixed := entries.get("value", node), yaml.ScalarNode):
         return str(fixed.value)[:LONGEST]
-    low, high = entries.get("min"), entries.get("max")
+    low, high = entries.get("min", entries.get("low")), entries.get("max", entries.get("high"))
     if isinstance(low, yaml.ScalarNode) and isinstance(high, yaml.ScalarNode):
-        spaced = "logspace" if "log" in getattr(entries.get("distribution"), "value", "") else "linspace"
+        logarithmic = "log" in _word(entries, "distribution") or _word(entries, "log").lower() == "true"
+        spaced = "logspace" if logarithmic else "linspace"
         return f"{{{spaced}: [{low.value}, {high.value}, 5]}}"[:LONGEST]
     return ""
 
@@ -111,6 +115,11 @@ def listed(values: Iterable[str]) -> str:
     """Return values as a YAML list; `[...]` if it is long."""
     text = f"[{', '.join(islice(values, LONGEST))}]"
     return text if len(text) <= LONGEST else "[...]"
+
+
+def _word(entries: Mapping[str, yaml.Node], name: str) -> str:
+    node = entries.get(name)
+    return str(node.value) if isinstance(node, yaml.ScalarNode) else ""
 
 
 def _entries(node: yaml.Node) -> Mapping[str, yaml.Node]:

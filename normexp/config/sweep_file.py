@@ -25,7 +25,7 @@ from normexp.schemes.network_config import Value
 
 SUFFIXES = (".yaml", ".yml")
 MAX_SCALE = 1000
-TOP = ("name", "title", "plugin", *SECTIONS, "sweeps", "table", "published")
+TOP = ("name", "title", *SECTIONS, "sweeps", "table", "published", "plugin")
 """Top-level keys of a config."""
 LONGEST_NAME = 100
 RESERVED = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|com[\d¹²³]|lpt[\d¹²³])\s*(\..*)?", re.IGNORECASE)

@@ -84,6 +84,8 @@ def test_a_value_of_another_program_is_translated(key: str, other: str, word: st
         ("grid: {lr: 1e-3, deph}", ["grid.deph: | did you mean depth?"]),
         ("grid: {lr: {values: [1e-3, 1e-2]}}", ["c.yaml:1: grid.lr: | write lr: [1e-3, 1e-2]"]),
         ("grid: {lr: {distribution: log_uniform_values, min: 1e-4, max: 1}}", ["write lr: {logspace: [1e-4, 1, 5]}"]),
+        ("grid: {lr: {low: 1e-4, high: 1, log: true}}", ["write lr: {logspace: [1e-4, 1, 5]}"]),
+        ("grid: {clip: {low: 0, high: 1}}", ["write clip: {linspace: [0, 1, 5]}"]),
         ("grid: {norm: {grid_search: [ln, rms]}}", ["write norm: [ln, rms]"]),
         ("grid:\n  lr: choice(1e-3, 1e-2)", ["c.yaml:2: grid.lr: | write [1e-3, 1e-2]"]),
         ("grid: {seed: range(3)}", ["write [0, 1, 2]"]),
