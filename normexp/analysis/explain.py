@@ -146,21 +146,23 @@ def _broken(record: RunRecord, death: Death, stream: Mapping[int, Sizes]) -> str
     """Say which pass of a non-finite run broke, and where."""
     place = _layer(death.layer, record.config.depth)
     became = "overflowed" if death.kind == "inf" else "became NaN"
-    finite = "The forward and the backward pass were finite"
-    squares = _squares(record.config, stream) if "norm" in death.tensor else ""
-    text = {
-        "activation": f"The forward pass {became} at {place}{squares}",
-        "loss": f"The forward pass was finite up to the logits; the loss {became}",
-        "grad": f"The gradient {became} on its way back, at {place}. The forward pass was finite",
-        "param": f"{finite}; update {death.step} made a weight of {place} non-finite",
-        "optimizer": f"{finite}; a second moment of Adam, the square of a gradient of {place}, overflowed",
-        "validation": f"Training was finite; the evaluation after step {death.step} {became} at {place}",
+    finite = "The forward and the backward pass were finite."
+    cause, also = {
+        "activation": (
+            f"The forward pass {became} at {place}",
+            _squares(record.config, stream) if "norm" in death.tensor else "",
+        ),
+        "loss": (f"The loss {became}", "The forward pass was finite up to the logits."),
+        "grad": (f"The gradient {became} on its way back, at {place}", "The forward pass was finite."),
+        "param": (f"Update {death.step} made a weight of {place} non-finite", finite),
+        "optimizer": (f"A second moment of Adam, the square of a gradient of {place}, overflowed", finite),
+        "validation": (f"The evaluation after step {death.step} {became} at {place}", "Training was finite."),
     }[death.where]
     layer, change = _largest_change(stream)
     grown = f"; activations had grown {_fold(change)} in {plural(death.step, 'step')}" if layer and change > 0 else ""
     dtype = record.config.dtype
-    limit = "" if dtype == "float32" else f" The largest {dtype} number is {LARGEST[dtype]:.3g}."
-    return f"{text}{grown}.{limit}"
+    limit = "" if dtype == "float32" else f"The largest {dtype} number is {LARGEST[dtype]:.3g}."
+    return " ".join(filter(None, (f"{cause}{grown}.", also, limit)))
 
 
 def _squares(config: RunConfig, stream: Mapping[int, Sizes]) -> str:
@@ -169,7 +171,7 @@ def _squares(config: RunConfig, stream: Mapping[int, Sizes]) -> str:
     dtype = config.dtype if config.norm_dtype == "same" else "float32"
     if largest**2 <= LARGEST[dtype]:
         return ""
-    return f": the square of the stream's RMS, {largest:.2g}, exceeds the largest {dtype} number, {LARGEST[dtype]:.2g}"
+    return f"The square of the stream's RMS, {largest:.2g}, exceeds the largest {dtype} number, {LARGEST[dtype]:.2g}."
 
 
 def _losses(record: RunRecord, result: Result) -> list[str]:
