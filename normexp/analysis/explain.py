@@ -146,6 +146,7 @@ def _broken(record: RunRecord, death: Death, stream: Mapping[int, Sizes]) -> str
     """Say which pass of a non-finite run broke, and where."""
     place = _layer(death.layer, record.config.depth)
     became = "overflowed" if death.kind == "inf" else "became NaN"
+    when = f"after step {death.step}" if death.step else "before training"
     finite = "The forward and the backward pass were finite."
     cause, also = {
         "activation": (
@@ -156,7 +157,7 @@ def _broken(record: RunRecord, death: Death, stream: Mapping[int, Sizes]) -> str
         "grad": (f"The gradient {became} on its way back, at {place}", "The forward pass was finite."),
         "param": (f"Update {death.step} made a weight of {place} non-finite", finite),
         "optimizer": (f"A second moment of Adam, the square of a gradient of {place}, overflowed", finite),
-        "validation": (f"The evaluation after step {death.step} {became} at {place}", "Training was finite."),
+        "validation": (f"The evaluation {when} {became} at {place}", "Training was finite." if death.step else ""),
     }[death.where]
     layer, change = _largest_change(stream)
     grown = f"; activations had grown {_fold(change)} in {plural(death.step, 'step')}" if layer and change > 0 else ""

@@ -149,6 +149,14 @@ class TestReasons:
     def test_every_place_of_a_first_non_finite_number(self, where: str, kind: str, fact: str) -> None:
         assert fact in reasons(dead(where, [], [], kind=kind))[0]
 
+    def test_an_evaluation_before_training(self) -> None:
+        record = dead("validation", stream(0, 1, 50, math.inf), [])
+        record = replace(record, result=replace(record.result, death=replace(record.result.death, step=0)))
+        why, forward, unknown = reasons(record)
+        assert why == "why: The evaluation before training overflowed at layer 2."
+        assert "Before training, the RMS of the residual stream grew 50-fold from the embedding to layer 1" in forward
+        assert "of one step only" in unknown
+
     def test_the_largest_number_is_told_if_squares_exceed_it_or_the_dtype_is_short(self) -> None:
         small, large = stream(31, 1, 10), stream(31, 1, 3e19)
         assert "largest float32 number" not in reasons(dead("activation", [], small))[0]
