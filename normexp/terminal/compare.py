@@ -160,16 +160,15 @@ def sentences(sweeps: Comparison) -> list[str]:
     )
     lines.append(f"Outcomes: {changed} of {both} differ{pending}{same}.")
     intervals = [cell for cell in sweeps.cells if cell.low is not None and not cell.same_runs]
-    measured = [cell for cell in intervals if not cell.nothing_learned]
-    if idle := len(intervals) - len(measured):
-        lines.append(f"In {plural(idle, 'cell')} nothing was learned on either side: their differences do not count.")
-    if measured:
+    if intervals:
+        measured = [cell for cell in intervals if not cell.nothing_learned]
         lower, higher = [c for c in measured if (c.mean or 0) < 0], [c for c in measured if (c.mean or 0) > 0]
+        idle = len(intervals) - len(measured)
         lines.append(
-            f"In {plural(len(measured), 'cell')} with two or more pairs, B is lower in {len(lower)} "
+            f"In {plural(len(intervals), 'cell')} with two or more pairs, B is lower in {len(lower)} "
             f"(significantly in {_significant(lower)}) and higher in {len(higher)} "
-            f"(significantly in {_significant(higher)}). Significant: the 95 % CI excludes 0, which happens by chance "
-            "in 1 of 20 cells."
+            f"(significantly in {_significant(higher)}){f'; in {idle}, nothing was learned on either side' * bool(idle)}. "
+            "Significant: the 95 % CI excludes 0, which happens by chance in 1 of 20 cells."
         )
     return lines if sweeps.keys else ["Both have the same keys.", *lines]
 

@@ -80,8 +80,8 @@ def test_two_plateaus_do_not_count_as_a_difference() -> None:
     assert (first.nothing_learned, first.clear, second.nothing_learned, second.clear) == (True, False, False, True)
     assert [cell["nothing_learned"] for cell in comparison.as_data(found)["cells"]] == [True, False]
     text = shown(found)
-    assert "In 1 cell nothing was learned on either side" in text
-    assert "B is lower in 1 (significantly in 1) and higher in 0" in text
+    assert "In 2 cells with two or more pairs, B is lower in 1 (significantly in 1) and higher in 0" in text
+    assert "; in 1, nothing was learned on either side." in text
     assert "rms - ln with lr 0.001: nothing was learned on either side, 3 paired seeds." in text
 
 
