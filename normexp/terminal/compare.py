@@ -164,10 +164,11 @@ def sentences(sweeps: Comparison) -> list[str]:
         measured = [cell for cell in intervals if not cell.nothing_learned]
         lower, higher = [c for c in measured if (c.mean or 0) < 0], [c for c in measured if (c.mean or 0) > 0]
         idle = len(intervals) - len(measured)
+        left_out = f"; in {idle}, nothing was learned on either side" if idle else ""
         lines.append(
             f"In {plural(len(intervals), 'cell')} with two or more pairs, B is lower in {len(lower)} "
             f"(significantly in {_significant(lower)}) and higher in {len(higher)} "
-            f"(significantly in {_significant(higher)}){f'; in {idle}, nothing was learned on either side' * bool(idle)}. "
+            f"(significantly in {_significant(higher)}){left_out}. "
             "Significant: the 95 % CI excludes 0, which happens by chance in 1 of 20 cells."
         )
     return lines if sweeps.keys else ["Both have the same keys.", *lines]
