@@ -1,30 +1,33 @@
-# `make demo` runs the main job, `make test` the tests; both make .venv and install everything first.
+# `make demo` runs the main job, `make test` the tests; both make .venv and install the package first. Only the tests and
+# the other development commands install the development extras.
 PYTHON ?= python3
 BIN := .venv/bin
-STAMP := .venv/installed
+INSTALLED := .venv/installed
+DEVELOPMENT := .venv/installed-dev
+INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable
 GENERATED := docs/config.md docs/outcomes.md docs/schemes.md docs/commands.md
 
 .PHONY: demo test slow check lint format article article-quick bench docs clean
 
-demo: $(STAMP)
+demo: $(INSTALLED)
 	$(BIN)/normexp sweep configs/lr_scan.yaml
 
-test: $(STAMP)
+test: $(DEVELOPMENT)
 	$(BIN)/python -m pytest -n 2
 
-slow: $(STAMP)
+slow: $(DEVELOPMENT)
 	$(BIN)/python -m pytest -n 2 -m slow
 
 check: lint test
 
-lint: $(STAMP)
+lint: $(DEVELOPMENT)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m normexp.reference --check $(GENERATED)
 	$(BIN)/python -m benchmarks.page --check
 
-format: $(STAMP)
+format: $(DEVELOPMENT)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	$(BIN)/python -m normexp.reference $(GENERATED)
@@ -33,19 +36,19 @@ format: $(STAMP)
 # with all runs packed small; about eight hours on two cores. The quick one, eight minutes, takes one seed and 3 % of the
 # steps, into results/article-quick: it shows that all of it works, and settles nothing. Runs that are packed are not
 # made again.
-article: $(STAMP)
+article: $(INSTALLED)
 	$(BIN)/normexp claims article --run; code=$$?; $(BIN)/normexp pack results/article && exit $$code
 
-article-quick: $(STAMP)
+article-quick: $(INSTALLED)
 	$(BIN)/normexp claims article --run --quick
 
 # The site of docs/, into build/site.
-docs: $(STAMP)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+docs: $(DEVELOPMENT)
+	$(INSTALL) '.[docs]'
 	$(BIN)/python -m normexp.reference $(GENERATED)
 	$(BIN)/python -m mkdocs build --strict
 
-bench: $(STAMP)
+bench: $(DEVELOPMENT)
 	$(BIN)/python -m benchmarks.step
 	$(BIN)/python -m benchmarks.shapes
 	$(BIN)/python -m benchmarks.calls
@@ -55,10 +58,15 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.memory
 	$(BIN)/python -m benchmarks.page
 
-$(STAMP): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	touch $(STAMP)
+	$(INSTALL) .
+	touch $(INSTALLED)
+
+$(DEVELOPMENT): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(INSTALL) '.[dev]'
+	touch $(INSTALLED) $(DEVELOPMENT)
 
 clean:
 	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

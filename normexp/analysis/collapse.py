@@ -14,13 +14,13 @@ from normexp.config import grid
 from normexp.config.labels import listed, loss_text, plural, range_text, value_text
 from normexp.config.overrides import slug
 from normexp.config.plan import Plan, Point
+from normexp.config.presets import COLLAPSE_DEFAULTS as DEFAULTS
 from normexp.config.presets import SETTINGS
 from normexp.config.run import KEYS
 from normexp.records.record import Outcome, RunRecord, Traces, sizes_by_step
 from normexp.schemes.network_config import Value
 
 TWINS = ("ln", "rms")
-DEFAULTS: Mapping[str, Value] = {"steps": 400, "eval_every": 50}
 NAME = "collapse+"
 """Prefix of the names of these plans."""
 QUESTION = "Does this network collapse? "

@@ -25,7 +25,7 @@ from normexp.config.labels import Labels, values_text
 from normexp.config.plan import LABEL, SEED, Plan, Point
 from normexp.config.run import KEYS
 from normexp.errors import UserError
-from normexp.records.record import SURVIVED, RunRecord, Status
+from normexp.records.record import SURVIVED, Outcome, RunRecord, Status
 from normexp.schemes.network_config import Value
 
 Values = Mapping[str, Value]
@@ -191,7 +191,7 @@ class CellDifference:
     values on which both sides agree and those that differ.
     `mean` is None if no pair stayed finite on both sides or if the tasks differ. `low` and `high` bound the 95 %
     t-interval and are None for fewer than two pairs. `same_runs` is True if each pair is one run with the same result
-    on both sides.
+    on both sides. `nothing_learned` is True if every compared run ended on a plateau.
     """
 
     places: tuple[Pair, ...]
@@ -204,6 +204,7 @@ class CellDifference:
     high: float | None = None
     same_runs: bool = False
     same_task: bool = True
+    nothing_learned: bool = False
 
     @property
     def where(self) -> Values:
@@ -222,8 +223,9 @@ class CellDifference:
 
     @property
     def clear(self) -> bool:
-        """Whether the 95 % interval excludes 0."""
-        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+        """Whether the 95 % interval excludes 0 and something was learned on one of the sides."""
+        excludes_0 = self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+        return excludes_0 and not self.nothing_learned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,6 +338,7 @@ def _cell(a: Side, b: Side, pairs: Sequence[Pair], places: Sequence[Pair]) -> Ce
         high=high,
         same_runs=all(_same(a_run, b_run) for a_run, b_run in rows),
         same_task=same_task,
+        nothing_learned=bool(finite) and all(row["outcome"] == Outcome.PLATEAU for pair in finite for row in pair),
     )
 
 
@@ -409,6 +412,7 @@ def _cell_data(cell: CellDifference) -> dict[str, Any]:
         "compared": cell.compared,
         "same_runs": cell.same_runs,
         "same_task": cell.same_task,
+        "nothing_learned": cell.nothing_learned,
         "difference": {"mean": cell.mean, "low95": cell.low, "high95": cell.high},
     }
 

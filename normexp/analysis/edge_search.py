@@ -154,6 +154,7 @@ class Search:
             source=sweep.source,
             pivot=Pivot(rows=(axis,), columns=self.axes) if self.axes else None,
             warnings=self._warnings,
+            plugins=sweep.plugins,
         )
 
     def _cells_at(self, value: Number) -> Cells:

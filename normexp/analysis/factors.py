@@ -15,7 +15,7 @@ from itertools import combinations
 from typing import Any
 
 from normexp.analysis.cells import Run
-from normexp.analysis.pairing import Pair, Side, pairing
+from normexp.analysis.comparison import Pair, Side, pairing
 from normexp.analysis.tables import TextTable
 from normexp.config.labels import Labels
 from normexp.config.plan import LABEL, SEED

@@ -61,7 +61,10 @@ app.callback()(program)
 
 
 def commands() -> list[tuple[str, Any]]:
-    """Return name and module of every command, sorted by panel. A module with a `PANEL` is a command."""
+    """Return name and module of every command, sorted by panel.
+
+    A module with a `PANEL` is a command. Its `EXAMPLE` is the end of its help.
+    """
     names = [module.name for module in pkgutil.iter_modules(normexp.commands.__path__) if module.name != "app"]
     modules = {name: importlib.import_module(f"normexp.commands.{name}") for name in names}
     with_panel = [(name, module) for name, module in modules.items() if hasattr(module, "PANEL")]
@@ -69,7 +72,9 @@ def commands() -> list[tuple[str, Any]]:
 
 
 for name, module in commands():
-    app.command(name=name, cls=options.Command, rich_help_panel=module.PANEL)(module.command)
+    app.command(name=name, cls=options.Command, rich_help_panel=module.PANEL, epilog=f"Example: {module.EXAMPLE}")(
+        module.command
+    )
 
 
 def documentation() -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from normexp.records.measurements import Rounds, Timing
 
 PANEL = common.Panel.RUN
+EXAMPLE = "normexp bench norm=ln,rms,none --shapes 512x64"
 SHAPES = "512x64,512x128,512x1024,64x128x1024"
 FOLDER = "bench"
 PATH_ROUNDS = 25

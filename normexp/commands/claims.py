@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from normexp.runner.run_selection import Options
 
 PANEL = common.Panel.CLAIMS
+EXAMPLE = "normexp claims article.4.2.share"
 
 
 def command(

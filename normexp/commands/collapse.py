@@ -11,14 +11,17 @@ from typing import Annotated, Any
 import typer
 
 from normexp.commands import options as common
-from normexp.config.keys import with_point
-from normexp.config.presets import SETTINGS
+from normexp.config.keys import as_typed, with_point
+from normexp.config.plan import SEED
+from normexp.config.presets import COLLAPSE_DEFAULTS, SETTINGS
 from normexp.config.run import KEYS
 from normexp.errors import UserError
 from normexp.schemes.network_config import Value
 
 PANEL = common.Panel.RUN
+EXAMPLE = "normexp collapse --layers 20 --norm none --dry-run"
 
+NORM = "norm"
 OPTION_NAMES = {"depth": "layers"}
 """Run keys with a second option name."""
 
@@ -27,6 +30,7 @@ def _collapse(
     setting: str,
     out: Path,
     jobs: int | None,
+    dry_run: bool,
     force: bool,
     autograd: bool,
     executor: str,
@@ -40,7 +44,7 @@ def _collapse(
     given = locals()
     from normexp.analysis.collapse import plan_of
     from normexp.runner.run_selection import Options
-    from normexp.terminal.show import execute_collapse, say
+    from normexp.terminal.show import execute_collapse, say, show_dry_run
 
     if setting not in SETTINGS:
         raise UserError(f"--setting {setting}: there are {', '.join(SETTINGS)}")
@@ -62,11 +66,26 @@ def _collapse(
     plan = plan_of(setting, values)
     for warning in plan.warnings:
         say(f"warning: {warning}")
+    if dry_run:
+        show_dry_run(plan, options)
+        return
     raise typer.Exit(execute_collapse(plan, options))
 
 
 def _option(name: str) -> str:
     return OPTION_NAMES.get(name, name).replace("_", "-")
+
+
+def _default(name: str) -> str:
+    """Return the default of a run key in the default setting, and in others if it differs there."""
+    if name in (NORM, SEED):
+        return {NORM: "none", SEED: "0, 1 and 2"}[name]
+    defaults: dict[str, list[str]] = {}
+    for word, setting in SETTINGS.items():
+        values = {"lr": setting.collapse_lr, **COLLAPSE_DEFAULTS, **setting.keys_at(KEYS["position"].default)}
+        defaults.setdefault(as_typed(values.get(name, KEYS[name].default)), []).append(word)
+    first, *others = defaults.items()
+    return ", ".join([first[0], *(f"{value} with {' and '.join(words)}" for value, words in others)])
 
 
 def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
@@ -75,12 +94,12 @@ def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 def _with_run_keys(function: Callable[..., None]) -> Callable[..., None]:
     """Return the command with an option for every run key."""
-    rates = "the default lr is 1e-2 for as-a-transformer and 1e-3 for the others"
-    setting = Annotated[str, typer.Option(help=f"Preset: {', '.join(SETTINGS)}; {rates}.")]
+    setting = Annotated[str, typer.Option(help=f"Preset of the network: {', '.join(SETTINGS)}.")]
     parameters = [
         _parameter("setting", setting, "as-a-transformer"),
         _parameter("out", common.Out, common.OUT),
         _parameter("jobs", common.Jobs, None),
+        _parameter("dry_run", common.DryRun, False),
         _parameter("force", common.Force, False),
         _parameter("autograd", common.Autograd, False),
         _parameter("executor", common.Executor, "processes"),
@@ -90,7 +109,8 @@ def _with_run_keys(function: Callable[..., None]) -> Callable[..., None]:
     for name, key in KEYS.items():
         spellings = dict.fromkeys((f"--{_option(name)}", f"--{name.replace('_', '-')}"))
         values = "see normexp schemes" if key.extensible else key.limits()
-        option = typer.Option(*spellings, help=f"{key.help} ({values})", rich_help_panel=common.RUN_KEYS)
+        text = f"{key.help} ({values}; default: {_default(name)})"
+        option = typer.Option(*spellings, help=text, rich_help_panel=common.RUN_KEYS)
         parameters.append(_parameter(name, Annotated[str | None, option], None))
 
     def command(plugin: Any = None, **values: Any) -> None:

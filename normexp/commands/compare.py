@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from normexp.records.record import RunRecord
 
 PANEL = common.Panel.READ
+EXAMPLE = "normexp compare results/lr_scan --along position=pre,post"
 
 
 def command(
@@ -21,7 +22,9 @@ def command(
     b: Annotated[str | None, typer.Argument(help="A second sweep or run.", show_default=False)] = None,
     along: Annotated[
         str | None,
-        typer.Option(metavar="KEY=X,Y", help="Compare runs of one sweep: those with KEY=X and those with KEY=Y."),
+        typer.Option(
+            metavar="KEY=X,Y", help="Compare two values of a key in one sweep: runs with KEY=X and runs with KEY=Y."
+        ),
     ] = None,
     json: common.Json = False,
     out: common.Out = common.OUT,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from normexp.training.conversion import Conversion, Measured
 
 PANEL = common.Panel.RUN
+EXAMPLE = "normexp convert RUN_ID rms.safetensors --to rms"
 EXACT = "Exact: the logits are unchanged up to rounding."
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from normexp.storage.store import Store
 
 PANEL = common.Panel.RUN
+EXAMPLE = "normexp edge configs/edge.yaml --axis lr --dry-run"
 
 
 def command(
@@ -33,7 +34,10 @@ def command(
     high: Annotated[str | None, typer.Option(help="Highest value; the default depends on the axis.")] = None,
     resolution: Annotated[
         str | None,
-        typer.Option(help="Largest final bracket: a ratio of its ends, or a difference for depth and warmup."),
+        typer.Option(
+            help="Largest final bracket: a ratio of its ends, or a difference for depth and warmup; "
+            "default: depends on the axis."
+        ),
     ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Seeds per value; default: those of the grid, or 3.")] = None,
     at_least: Annotated[

@@ -5,6 +5,7 @@ from __future__ import annotations
 from normexp.commands import options as common
 
 PANEL = common.Panel.READ
+EXAMPLE = "normexp explain d12-ln-post-attention-lr0.01-w0-s0"
 
 
 def command(run_id: common.RunId, out: common.Out = common.OUT, plugin: common.Plugins = None) -> None:

@@ -10,6 +10,7 @@ import typer
 from normexp.commands import options as common
 
 PANEL = common.Panel.PAPER
+EXAMPLE = "normexp export results/lr_scan --to latex"
 
 
 def command(

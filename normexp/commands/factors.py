@@ -26,7 +26,7 @@ def command(
     one did, and the combinations of the other keys in which the result changes for most seeds.
     """
     from normexp.analysis import factors
-    from normexp.analysis.pairing import side
+    from normexp.analysis.comparison import side
     from normexp.commands.options import show_json
     from normexp.errors import UserError
     from normexp.storage.store import Store

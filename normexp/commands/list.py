@@ -5,6 +5,7 @@ from __future__ import annotations
 from normexp.commands import options as common
 
 PANEL = common.Panel.READ
+EXAMPLE = "normexp list"
 
 
 def command(out: common.Out = common.OUT, json: common.Json = False, plugin: common.Plugins = None) -> None:

@@ -11,6 +11,7 @@ import typer
 from normexp.commands import options as common
 
 PANEL = common.Panel.MACHINES
+EXAMPLE = "normexp merge results/lr_scan.shard-1-of-2 results/lr_scan.shard-2-of-2"
 
 
 def command(

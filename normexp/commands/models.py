@@ -9,6 +9,7 @@ import typer
 from normexp.commands import options
 
 PANEL = options.Panel.REFERENCE
+EXAMPLE = "normexp models llama --norm rms"
 
 
 def command(

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from normexp.config.keys import Key, with_point
+from normexp.config.keys import Key, counts_seeds, translated, with_point
 from normexp.config.run import KEYS
 from normexp.errors import UserError
 from normexp.storage import RESULTS
@@ -51,7 +51,8 @@ class Command(TyperCommand):
         names = {name for option in self.params for name in option.opts}
         for number, argument in enumerate(args, start=1):
             option, _, value = argument.partition("=")
-            key = option.removeprefix("--").replace("-", "_")
+            word = option.removeprefix("--").replace("-", "_")
+            key = word if word in KEYS else translated(word)
             if not argument.startswith("--") or option in names:
                 yield argument
             elif RENAMED.get(argument) in names:
@@ -59,9 +60,12 @@ class Command(TyperCommand):
                 yield RENAMED[argument]
             elif key in KEYS and "overrides" in names:
                 after = next((text for text in args[number : number + 1] if not text.startswith("-")), "VALUE")
-                raise UserError(f"No such option: {option}: write {key}={value or after}, without dashes")
-            elif key in WORKERS and "--jobs" in names:
+                after = "0,1,2" if counts_seeds(word) else value or after
+                raise UserError(f"No such option: {option}: write {key}={after}, without dashes")
+            elif word in WORKERS and "--jobs" in names:
                 raise UserError(f"No such option: {option}: write --jobs")
+            elif f"--{key.replace('_', '-')}" in names and not counts_seeds(word):
+                raise UserError(f"No such option: {option}: write --{key.replace('_', '-')}")
             else:
                 yield argument
 
@@ -90,12 +94,17 @@ Jobs = Annotated[
 ]
 Timeout = Annotated[
     float | None,
-    typer.Option(parser=number(low=0.1), metavar="<float>", help="Time limit per run in seconds; at least 0.1."),
+    typer.Option(
+        parser=number(low=0.1), metavar="<float>", help="Time limit per run in seconds, at least 0.1; default: none."
+    ),
 ]
 Executor = Annotated[str, typer.Option(help="Executor of runs: processes, inline or dask.")]
 Scheduler = Annotated[
     str | None,
-    typer.Option(metavar="ADDRESS", help="Dask scheduler: tcp://HOST:PORT, or local for workers on this machine."),
+    typer.Option(
+        metavar="ADDRESS",
+        help="With --executor dask, its scheduler: tcp://HOST:PORT, or local for workers here; default: none.",
+    ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would run; write nothing.")]
 RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Rerun failed, killed and timed-out runs.")]

@@ -7,6 +7,7 @@ import typer
 from normexp.commands import options as common
 
 PANEL = common.Panel.MACHINES
+EXAMPLE = "normexp pack results/lr_scan"
 
 
 def command(folder: common.SweepFolder, plugin: common.Plugins = None) -> None:

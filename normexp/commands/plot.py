@@ -10,6 +10,7 @@ import typer
 from normexp.commands import options as common
 
 PANEL = common.Panel.PAPER
+EXAMPLE = "normexp plot results/lr_scan --kind sensitivity --width column"
 
 
 def _list_kinds(kind: str | None) -> str | None:
@@ -31,16 +32,29 @@ def command(
             callback=_list_kinds,
         ),
     ] = None,
-    x: Annotated[str | None, typer.Option("--x", metavar="AXIS", help="Axis along x.")] = None,
+    x: Annotated[
+        str | None, typer.Option("--x", metavar="AXIS", help="Axis along x; default: depends on the kind.")
+    ] = None,
     y: Annotated[
-        str | None, typer.Option("--y", metavar="AXIS", help="Axis along y of a map; otherwise loss or fraction.")
+        str | None,
+        typer.Option(
+            "--y",
+            metavar="AXIS",
+            help="Axis along y of a map, otherwise loss or fraction; default: depends on the kind.",
+        ),
     ] = None,
     facet: Annotated[
         list[str] | None,
-        typer.Option(metavar="AXIS", help="One panel per value; AXIS,AXIS for two axes; none for a single panel."),
+        typer.Option(
+            metavar="AXIS",
+            help="One panel per value; AXIS,AXIS for two axes; none for a single panel; default: "
+            "axes that do not fit into one panel.",
+        ),
     ] = None,
     color: Annotated[str, typer.Option(help="Colour of a map: outcome or fraction.")] = "outcome",
-    only: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Only runs with this value.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Only runs with this value; repeatable; default: all.")
+    ] = None,
     title: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Title; default: title of the sweep; '' for no title.")
     ] = None,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from normexp.training.trainer import Trainer
 
 PANEL = common.Panel.RUN
+EXAMPLE = "normexp probe depth=50 norm=ln,rms,none position=pre,post"
 NAME = "probe"
 BEFORE, AFTER = "before training", "after training"
 SEEDS = 3
@@ -117,7 +118,8 @@ def command(
     ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, max=100, help="Seeds per network; default: 3.")] = None,
     quantity: Annotated[
-        str | None, typer.Option(help="Show only this quantity: rms, grad_norm, update, token_cosine, ...")
+        str | None,
+        typer.Option(help="Show only this quantity: rms, grad_norm, update, token_cosine, ...; default: all."),
     ] = None,
     after: Annotated[
         str | None, typer.Option(metavar="RUN_ID", help="Probe the network of a stored run, before and after training.")

@@ -10,6 +10,7 @@ import typer
 from normexp.commands import options as common
 
 PANEL = common.Panel.READ
+EXAMPLE = "normexp report results/lr_scan --figures"
 
 
 def command(

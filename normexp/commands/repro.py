@@ -7,6 +7,7 @@ import typer
 from normexp.commands import options as common
 
 PANEL = common.Panel.READ
+EXAMPLE = "normexp repro d12-ln-pre-attention-lr0.001-w0-s0"
 
 
 def command(run_id: common.RunId, out: common.Out = common.OUT, plugin: common.Plugins = None) -> None:

@@ -9,6 +9,7 @@ import typer
 from normexp.commands import options as common
 
 PANEL = common.Panel.REFERENCE
+EXAMPLE = "normexp schemes --depth 50"
 
 
 def command(

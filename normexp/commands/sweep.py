@@ -11,6 +11,7 @@ import typer
 from normexp.commands import options as common
 
 PANEL = common.Panel.RUN
+EXAMPLE = "normexp sweep configs/lr_scan.yaml depth=20 lr=1e-3,3e-3 --dry-run"
 
 
 def command(
@@ -29,7 +30,9 @@ def command(
             help="Scale steps, warmup and eval_every: 0.1 makes runs ten times shorter.",
         ),
     ] = 1.0,
-    only: Annotated[list[str] | None, typer.Option(help="Run only configs with key=value.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Run only configs with key=value; repeatable; default: all.")
+    ] = None,
     dry_run: common.DryRun = False,
     retry_failed: common.RetryFailed = False,
     rerun_outdated: Annotated[
@@ -47,7 +50,7 @@ def command(
     scheduler: common.Scheduler = None,
     shard: Annotated[
         str | None,
-        typer.Option(metavar="I/N", help="Run shard I of N into a separate folder; see normexp merge."),
+        typer.Option(metavar="I/N", help="Run shard I of N into a separate folder (see normexp merge); default: all."),
     ] = None,
     plugin: common.Plugins = None,
 ) -> None:

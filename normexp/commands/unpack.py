@@ -7,6 +7,7 @@ from pathlib import Path
 from normexp.commands import options as common
 
 PANEL = common.Panel.MACHINES
+EXAMPLE = "normexp unpack results/lr_scan"
 
 
 def command(folder: common.SweepFolder, plugin: common.Plugins = None) -> None:

@@ -140,6 +140,7 @@ def plan(sweep: Sweep, *, max_runs: int = MAX_RUNS) -> Plan:
         source=sweep.source,
         pivot=sweep.pivot,
         published=sweep.published,
+        plugins=sweep.plugins,
         warnings=(*sweep.warnings, *builder.warnings(), *_unmatched(sweep.published, points)),
         excluded=tuple(exclusion for removals in builder.removals for exclusion in removals.exclusions()),
     )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import yaml
 
+from normexp.config import other_programs
 from normexp.config.axes import BUILDERS, Axis, build, listed
-from normexp.config.keys import Key, near_to
+from normexp.config.keys import Key, counts_seeds, near_to
 from normexp.config.run import KEYS
 from normexp.config.yaml_file import Entry, Source, is_null, is_quoted, kind, nearest
 from normexp.schemes.network_config import Value
@@ -89,6 +90,8 @@ def _unquote(text: str, key: Key) -> str:
 
 
 def _hint(text: str) -> str:
+    if meant := other_programs.called(text):
+        return f"; code is not evaluated: write {meant}"
     if "(" in text:
         return f"; code is not evaluated: write a list, or one of {_FORMS}"
     return f"; for several values write [{text}]" if ", " in text else ""
@@ -117,11 +120,15 @@ def _listed(source: Source, node: yaml.Node, where: str, key: Key, *, paired: bo
 def _built(source: Source, node: yaml.Node, where: str, key: Key) -> Axis | None:
     entries = source.mapping(node, where)
     if len(entries) != 1:
-        source.fault(node, where, f"takes a value, a list, or one of {_FORMS}")
+        meant = other_programs.axis(node)
+        forms = f"write {where.rpartition('.')[2]}: {meant}" if meant else f"takes a value, a list, or one of {_FORMS}"
+        source.fault(node, where, forms)
         return None
     (entry,) = entries
     if entry.key not in BUILDERS:
-        source.fault(node, where, f"{entry.key!r} is not an axis builder; {nearest(entry.key, BUILDERS)}")
+        meant = other_programs.axis(node)
+        advice = f"write {where.rpartition('.')[2]}: {meant}" if meant else nearest(entry.key, BUILDERS)
+        source.fault(node, where, f"{entry.key!r} is not an axis builder; {advice}")
         return None
     texts = []
     for item in source.sequence(entry.node, where):
@@ -276,6 +283,14 @@ class _GroupReader:
 
     def read_grid(self, node: yaml.Node, where: str) -> None:
         self.grid = self._axes(node, where)
+        axis = self.grid.get("seed")
+        if axis is not None and isinstance(node, yaml.MappingNode):
+            seed_node = next(value for name, value in node.value if name.value == "seed")
+            if isinstance(seed_node, yaml.ScalarNode) and int(axis.value(0)) > 1:
+                several = other_programs.seeds(seed_node)
+                self.source.warn(
+                    seed_node, f"{where}.seed", f"{axis.value(0)} is one seed; for several write {several}"
+                )
 
     def read_zip(self, node: yaml.Node, where: str) -> None:
         if is_null(node):
@@ -310,13 +325,16 @@ class _GroupReader:
         entries = self.source.mapping(node, where)
         if self.source.notes.count > before:
             self.unread.update(KEYS)
+        extra = self._extra_values(entries, where)
         for entry in entries:
             path = f"{where}.{entry.key[:40]}"
+            if entry.key in extra:
+                continue
             if entry.key in SECTIONS:
                 self.source.fault(entry.key_node, path, f"{entry.key} belongs beside {where}, not inside it")
                 self.unread.update(KEYS)
             elif entry.key not in KEYS:
-                self.source.fault(entry.key_node, path, f"unknown key; {nearest(entry.key, KEYS)}")
+                self.source.fault(entry.key_node, path, f"unknown key; {_advice(entry, where)}")
                 self.unread.add(near_to(entry.key.lower(), KEYS))
             elif entry.key in self._first:
                 section, place = self._first[entry.key]
@@ -325,3 +343,51 @@ class _GroupReader:
                 self._first[entry.key] = (where, self.source.place(entry.key_node))
                 good.append(entry)
         return good
+
+    def _extra_values(self, entries: Sequence[Entry], where: str) -> set[str]:
+        """Report lists without brackets inside braces, `{lr: 1e-3, 1e-2}`, and return their keys.
+
+        YAML reads every value after the first as a key without a value.
+        """
+        extra: set[str] = set()
+        for number, first in enumerate(entries):
+            key = KEYS.get(first.key)
+            if key is None or not isinstance(first.node, yaml.ScalarNode) or not first.node.value:
+                continue
+            bare = list(
+                itertools.takewhile(lambda entry: entry.key not in KEYS and _is_bare(entry), entries[number + 1 :])
+            )
+            values = [str(first.node.value), *(entry.key for entry in bare)]
+            meant = other_programs.called(", ".join(values))
+            if not bare or not (meant or all(_is_value(key, value) for value in values[1:])):
+                continue
+            text = f"{first.key}: {meant or other_programs.listed(values)}"
+            text += ", under grid" if where.endswith("base") else ""
+            self.source.fault(bare[0].key_node, f"{where}.{first.key}", f"several values need brackets: write {text}")
+            self.unread.add(first.key)
+            extra.update((first.key, *(entry.key for entry in bare)))
+        return extra
+
+
+def _is_bare(entry: Entry) -> bool:
+    """Return whether an entry is a key without colon and value."""
+    return is_null(entry.node) and not entry.node.value
+
+
+def _is_value(key: Key, text: str) -> bool:
+    """Return whether a text is a value of the key, or one in the words of other programs."""
+    try:
+        key.parse(text[:LONGEST])
+    except ValueError:
+        return key.choices is not None and near_to(text[:LONGEST].lower(), key.choices()) != ""
+    return True
+
+
+def _advice(entry: Entry, where: str) -> str:
+    """Return what to write instead of an unknown key."""
+    if counts_seeds(entry.key):
+        several = other_programs.seeds(entry.node)
+        return f"write {several}" if where.endswith("grid") else f"write grid: {{{several}}}"
+    if isinstance(entry.node, yaml.MappingNode):
+        return f"write its keys directly under {where}"
+    return nearest(entry.key, KEYS)

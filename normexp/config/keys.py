@@ -28,25 +28,43 @@ OTHER_NAMES = {
     other: name
     for name, others in {
         "ln": "layer layernorm layernormalization",
-        "rms": "rmsnorm rootmeansquare",
+        "rms": "rmsnorm rootmeansquare t5layernorm",
         "bn": "batch batchnorm batchnorm1d",
         "dyt": "dynamictanh tanh",
         "scale": "scalenorm",
         "l2": "l2norm",
-        "none": "identity",
-        "pre": "prenorm preln",
-        "post": "postnorm postln",
-        "depth": "layers nlayer nlayers numlayers blocks",
-        "width": "dmodel",
-        "position": "scheme",
-        "lr": "learningrate",
-        "batch": "batchsize",
-        "steps": "epochs iterations updates",
-        "clip": "gradclip",
+        "none": "identity no nonorm",
+        "pre": "prenorm preln prelayernorm",
+        "post": "postnorm postln postlayernorm",
+        "float16": "fp16 half",
+        "bfloat16": "bf16",
+        "float32": "fp32 single",
+        "depth": "layers nlayer nlayers numlayers numhiddenlayers blocks nblocks numblocks",
+        "width": "dmodel hiddensize nembd embeddim embeddingdim dim modeldim",
+        "hidden": "dff ffndim ffnhiddensize intermediatesize dimfeedforward feedforwarddim mlpdim",
+        "heads": "nhead nheads numheads numattentionheads",
+        "norm": "normtype normlayer normalization",
+        "position": "scheme normposition normplacement placement",
+        "seq_len": "sequencelength maxseqlen maxpositionembeddings blocksize contextlength contextsize",
+        "vocab": "vocabsize nvocab",
+        "activation": "act actfn hiddenact activationfunction nonlinearity",
+        "eps": "epsilon layernormeps rmsnormeps normeps",
+        "lr": "learningrate baselr maxlr peaklr",
+        "schedule": "lrschedule scheduler lrscheduler lrschedulertype",
+        "warmup": "warmupsteps numwarmupsteps warmupiters",
+        "batch": "batchsize trainbatchsize perdevicetrainbatchsize",
+        "steps": "epochs iterations updates maxsteps numsteps nsteps maxiters trainsteps numtrainsteps numtrainepochs",
+        "eval_every": "evalinterval evalsteps valinterval valcheckinterval",
+        "clip": "gradclip maxgradnorm gradclipnorm clipgradnorm gradientclipval",
+        "weight_decay": "wd",
+        "dtype": "precision torchdtype",
+        "seed": "seeds nseeds numseeds randomseed",
     }.items()
     for other in others.split()
 }
 """Names that other programs use for a key or choice (lower-case letters and digits), for hints only."""
+NUMBERS_OF_SEEDS = frozenset({"seeds", "nseeds", "numseeds", "repeats", "repetitions", "replicates"})
+"""Names that other programs use for the number of seeds, in the same form."""
 
 
 def is_number(value: Value) -> bool:
@@ -157,9 +175,10 @@ class Key:
             return "none"
         if word in words:
             return word
-        meant = near_to(word, words)
+        meant = near_to(word.rpartition(".")[2], words)
         hints = [f"; did you mean {meant}?"] if meant else []
-        hints += ["; to use a plugin, give its file: --plugin FILE.py"] if self.extensible else []
+        if self.extensible and not translated(meant and word.rpartition(".")[2]):
+            hints.append("; to use a plugin, name its file in the config (plugin: FILE.py), or give --plugin FILE.py")
         raise ValueError(f"{text!r} is not one of {', '.join(words)}{''.join(hints)}")
 
     def _number(self, text: str) -> int | float:
@@ -214,5 +233,19 @@ def _in_ascii(text: str) -> str:
 
 def near_to(word: str, words: Collection[str]) -> str:
     """Return the closest of the words to a lower-case `word`, or an empty text if none is close."""
-    meant = OTHER_NAMES.get(re.sub(r"[^a-z0-9]", "", word), "")
+    meant = translated(word)
     return meant if meant in words else next(iter(difflib.get_close_matches(word, words, n=1)), "")
+
+
+def translated(word: str) -> str:
+    """Return the key or choice that other programs call by this word, or an empty text."""
+    return OTHER_NAMES.get(_bare(word.lower()), "")
+
+
+def counts_seeds(word: str) -> bool:
+    """Return whether a word is a name that other programs use for the number of seeds."""
+    return _bare(word.lower()) in NUMBERS_OF_SEEDS
+
+
+def _bare(word: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", word)

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 
 import yaml
 
+from normexp.config import other_programs
 from normexp.config.axes import Axis
 from normexp.config.groups import Group, read_axis
-from normexp.config.keys import Key, as_typed, near_to, with_point
+from normexp.config.keys import Key, as_typed, counts_seeds, near_to, with_point
 from normexp.config.labels import exact_text
 from normexp.config.run import KEYS
 from normexp.config.yaml_file import Notes, Source, is_null, nearest
@@ -77,8 +78,12 @@ def _read(source: Source, text: str) -> Override | None:
     key, equals, value = (part.strip() for part in text.partition("="))
     if not equals:
         raise UserError(f"{source.origin}: has no '=': write key=value, such as lr=1e-3,1e-2")
+    if counts_seeds(key):
+        raise UserError(f"{source.origin}: unknown key {_shown(key)!r}; write {_seeds(source, value)}")
     if key not in KEYS and key not in TEXTS:
         raise UserError(f"{source.origin}: unknown key {_shown(key)!r}; {nearest(key, [*KEYS, *TEXTS])}")
+    if key in KEYS and (meant := other_programs.called(value)):
+        raise UserError(f"{source.origin}: {key}: code is not evaluated: write {key}={_typed(meant)}")
     node = source.compose(value)
     if node is None or (is_null(node) and not node.value):
         raise UserError(f"{source.origin}: the value of {key} is empty: write {key}=value")
@@ -97,6 +102,18 @@ def _read(source: Source, text: str) -> Override | None:
     if axis is None:
         return None
     return Override(key, _slug(value, axis), source.origin, axis, single=isinstance(node, yaml.ScalarNode))
+
+
+def _seeds(source: Source, value: str) -> str:
+    """Return the override with as many seeds as a value says: `seed=0,1,2` for 3."""
+    node = source.compose(f"[{value}]" if "," in value else value) or yaml.ScalarNode("", "")
+    key, _, axis = other_programs.seeds(node).partition(": ")
+    return f"{key}={_typed(axis)}"
+
+
+def _typed(axis: str) -> str:
+    """Return an axis of a YAML file as it is typed in an override: without brackets, or quoted if it is a builder."""
+    return f"'{axis}'" if axis.startswith("{") else axis.strip("[]").replace(", ", ",")
 
 
 def _no_list(key: Key, value: str) -> str:

@@ -70,7 +70,8 @@ class Plan:
     """An expanded sweep: its points in order, the keys that vary, and the distinct runs.
 
     The plan of a `shard` has only the points of that shard, and `whole` is the plan of the whole sweep. `argv` is the
-    command that created the folder, if it was read from one. `excluded` is only known right after expansion.
+    command that created the folder, if it was read from one. `plugins` are those that the config names, as written
+    there, and their digests. `excluded` is only known right after expansion.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Plan:
     pivot: Pivot | None = None
     published: tuple[Published, ...] = ()
     warnings: tuple[str, ...] = ()
+    plugins: Mapping[str, str] = field(default_factory=dict)
     shard: Shard | None = None
     whole: Plan | None = None
     argv: tuple[str, ...] = field(default=(), compare=False)

@@ -3,7 +3,8 @@
 A plugin is a file with one or more tables: NORMS (name to `normexp.schemes.Norm`, with `make`), SCHEMES (name to
 `normexp.schemes.Scheme`) and CALCULATIONS (name to function, for the claims files of the user). Its text is sent to
 every worker, and its hash is part of the id of each run that uses one of its norms or schemes; modules that it imports
-are not. A plugin can run arbitrary code, so only files that the user names are loaded.
+are not. A plugin can run arbitrary code, so only files that the user names are loaded: with --plugin, or in the config
+of a sweep.
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ It returns a `normexp.claims.claim.Finding`.
 """
 
 _loaded: dict[str, Plugin] = {}
+_from_configs: set[str] = set()
+"""Digests of loaded plugins that a config names. Commands that read its sweep find them without --plugin."""
 
 
 def loaded() -> tuple[Plugin, ...]:
@@ -73,25 +76,30 @@ def loaded() -> tuple[Plugin, ...]:
 
 
 def options() -> str:
-    """Return the shell options that load the same plugins: ` --plugin FILE` for each."""
-    return "".join(f" --plugin {shlex.quote(plugin.path)}" for plugin in loaded())
+    """Return the shell options that load the same plugins: ` --plugin FILE` for each that no config names."""
+    given = (plugin for plugin in loaded() if plugin.digest not in _from_configs)
+    return "".join(f" --plugin {shlex.quote(plugin.path)}" for plugin in given)
 
 
-def read(path: Path) -> Plugin:
-    """Read a plugin from its file. Raises UserError if it is not readable text."""
+def read(path: Path, name: str = "") -> Plugin:
+    """Read a plugin from its file, called `name` in messages. Raises UserError if it is not readable text."""
+    name = name or f"--plugin {path}"
     try:
         return Plugin(str(path), path.read_bytes().decode("utf-8"))
-    except OSError as fault:
-        raise UserError(f"--plugin {path}: {fault.strerror or fault}") from fault
-    except UnicodeDecodeError as fault:
-        raise UserError(f"--plugin {path}: not a text file in UTF-8") from fault
+    except (OSError, ValueError) as fault:
+        why = "not a text file in UTF-8" if isinstance(fault, UnicodeDecodeError) else getattr(fault, "strerror", fault)
+        raise UserError(f"{name}: {why or fault}") from fault
 
 
-def add(plugin: Plugin) -> None:
+def add(plugin: Plugin, *, from_config: bool = False) -> None:
     """Run the file and add its rows to the tables: all of them or none. Adding it again changes nothing.
 
     Raises UserError with file and line if the file cannot be run or a row is invalid.
     """
+    if from_config and plugin.digest not in _loaded:
+        _from_configs.add(plugin.digest)
+    elif not from_config:
+        _from_configs.discard(plugin.digest)
     if plugin.digest in _loaded:
         return
     module = types.ModuleType(f"normexp_plugin_{plugin.digest}")
@@ -136,6 +144,7 @@ def remove(plugin: Plugin) -> None:
     for table in TABLES:
         table.rows.remove(plugin.digest)
     del _loaded[plugin.digest]
+    _from_configs.discard(plugin.digest)
 
 
 def _run(plugin: Plugin, module: types.ModuleType) -> None:

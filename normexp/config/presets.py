@@ -46,6 +46,8 @@ _WRITTEN = Setting(
     pre_final_norm="ln",
 )
 
+COLLAPSE_DEFAULTS: Mapping[str, Value] = MappingProxyType({"steps": 400, "eval_every": 50})
+"""Values of `normexp collapse` that differ from those of a config, in every setting."""
 SETTINGS: Mapping[str, Setting] = MappingProxyType({row.word: row for row in (_TRANSFORMER, _DESCRIBED, _WRITTEN)})
 """The settings by their name on the command line."""
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from normexp.config import other_programs, plugins
 from normexp.config.counting import Structures, clashes
 from normexp.config.groups import SECTIONS, Group, read_group, read_part, scaled_values
-from normexp.config.keys import plain_scalar
-from normexp.config.overrides import apply, folder, read_overrides
+from normexp.config.keys import plain_scalar, translated
+from normexp.config.overrides import apply, read_overrides
+from normexp.config.overrides import folder as folder_name
 from normexp.config.plan import Pivot, Published
 from normexp.config.run import KEYS
 from normexp.config.yaml_file import MAX_TEXT, Entry, Notes, Source, bounded, is_null, nearest
@@ -23,7 +25,7 @@ from normexp.schemes.network_config import Value
 
 SUFFIXES = (".yaml", ".yml")
 MAX_SCALE = 1000
-TOP = ("name", "title", *SECTIONS, "sweeps", "table", "published")
+TOP = ("name", "title", *SECTIONS, "sweeps", "table", "published", "plugin")
 """Top-level keys of a config."""
 LONGEST_NAME = 100
 RESERVED = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|com[\d¹²³]|lpt[\d¹²³])\s*(\..*)?", re.IGNORECASE)
@@ -39,7 +41,10 @@ Config = str | PathLike[str] | Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """A config that has been read: the union of its groups. `origin` is the file name in messages."""
+    """A config that has been read: the union of its groups. `origin` is the file name in messages.
+
+    `plugins` are the plugins that it names, as written there, and their digests. They have been loaded.
+    """
 
     name: str
     title: str
@@ -49,22 +54,36 @@ class Sweep:
     origin: str
     pivot: Pivot | None = None
     published: tuple[Published, ...] = ()
+    plugins: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
 
 def load(path: Path, overrides: Sequence[str] = (), *, scale: float = 1.0) -> Sweep:
     """Read a config file. `scale` multiplies steps, warmup and eval_every of every run. Raises UserError."""
-    return parse(text_of(path), origin=str(path), stem=path.stem, overrides=overrides, scale=scale)
+    text = text_of(path)
+    return parse(text, origin=str(path), stem=path.stem, overrides=overrides, scale=scale, folder=path.parent)
 
 
-def parse(text: str, *, origin: str, stem: str = "sweep", overrides: Sequence[str] = (), scale: float = 1.0) -> Sweep:
-    """Read a sweep from YAML text. `stem` is its name if the text has none. Raises UserError."""
+def parse(
+    text: str,
+    *,
+    origin: str,
+    stem: str = "sweep",
+    overrides: Sequence[str] = (),
+    scale: float = 1.0,
+    folder: Path | None = None,
+) -> Sweep:
+    """Read a sweep from YAML text, and load the plugins that it names.
+
+    `stem` is its name if the text has none. Paths of plugins are relative to `folder`, by default the working
+    directory. Raises UserError.
+    """
     notes = Notes()
     if not 0 < scale <= MAX_SCALE:
         notes.fault(f"scale {scale:g}: must be a number above 0 and at most {MAX_SCALE}")
     changes = read_overrides(overrides, notes)
     try:
-        reader = _Reader(Source(origin, notes), text)
+        reader = _Reader(Source(origin, notes), text, folder or Path())
         groups = reader.groups
         for change in changes:
             groups = [apply(change, group, notes) for group in groups]
@@ -87,12 +106,13 @@ def parse(text: str, *, origin: str, stem: str = "sweep", overrides: Sequence[st
     return Sweep(
         name=name,
         title=texts["title"].text if "title" in texts else reader.title or name,
-        folder=folder(name, changes, scale),
+        folder=folder_name(name, changes, scale),
         groups=tuple(groups),
         source=text,
         origin=origin,
         pivot=reader.pivot,
         published=tuple(published),
+        plugins=reader.plugins,
         warnings=tuple(bounded(list(dict.fromkeys(notes.warnings)))),
     )
 
@@ -106,7 +126,10 @@ def text_of(path: Path) -> str:
             raise UserError(f"{path}: longer than {MAX_TEXT} characters, so not a config")
         return data.decode("utf-8-sig")
     except FileNotFoundError:
-        raise UserError(f"{path}: no such file{': the config comes first' if '=' in path.name else ''}") from None
+        hint = ": the config comes first" if "=" in path.name else ""
+        if path.parent.name in ("configs", "examples"):
+            hint = ": `normexp init --examples` writes the configs and examples that normexp brings"
+        raise UserError(f"{path}: no such file{hint}") from None
     except IsADirectoryError:
         raise UserError(f"{path}: is a folder: give a config file") from None
     except UnicodeDecodeError as error:
@@ -134,13 +157,15 @@ def bad_name(name: str) -> str:
 class _Reader:
     """Reads the top level of a config."""
 
-    def __init__(self, source: Source, text: str) -> None:
+    def __init__(self, source: Source, text: str, folder: Path) -> None:
         self.source = source
+        self.folder = folder
         self.name: str | None = None
         self.name_place = source.origin
         self.title: str | None = None
         self.pivot: Pivot | None = None
         self.published: list[Published] = []
+        self.plugins: dict[str, str] = {}
         root = source.compose(text)
         if root is None or is_null(root) or (isinstance(root, yaml.MappingNode) and not root.value):
             raise UserError(f"{source.origin}: the config is empty: write at least base or grid")
@@ -148,6 +173,8 @@ class _Reader:
         entries = {entry.key: entry for entry in source.mapping(root, "")}
         if source.notes.count > before or not set(entries) <= {*TOP, *KEYS}:
             source.notes.unread.update(KEYS)  # an unread entry could be a section that sets any key
+        if "plugin" in entries:
+            self.plugins = self._plugins(entries["plugin"].node)  # first: values of other keys may come from plugins
         self._check_keys(entries)
         if "name" in entries:
             self.name = source.text(entries["name"].node, "name")
@@ -166,7 +193,27 @@ class _Reader:
                 self.source.fault(entry.key_node, name, f"{name} belongs under base or grid")
                 self.source.notes.unread.add(name)
             elif name not in TOP:
-                self.source.fault(entry.key_node, name[:40], f"unknown key; {nearest(name, TOP)}")
+                self.source.fault(entry.key_node, name[:40], f"unknown key; {self._advice(entry)}")
+
+    def _advice(self, entry: Entry) -> str:
+        """Return what to write instead of an unknown top-level key."""
+        if advice := other_programs.section(entry.key, entry.node, KEYS):
+            return advice
+        if (meant := translated(entry.key[:100].rpartition(".")[2])) in KEYS:
+            return f"did you mean {meant}, under base or grid?"
+        return nearest(entry.key, TOP)
+
+    def _plugins(self, node: yaml.Node) -> dict[str, str]:
+        """Load the plugins that the config names. Return their digests by name. Raises UserError."""
+        nodes = [node] if isinstance(node, yaml.ScalarNode) else self.source.sequence(node, "plugin")
+        texts = [self.source.text(item, "plugin") for item in nodes]
+        digests = {}
+        for item, text in zip(nodes, texts, strict=True):
+            if text is not None:
+                plugin = plugins.read(self.folder / text, f"{self.source.place(item)}: plugin: {text}")
+                plugins.add(plugin, from_config=True)
+                digests[text] = plugin.digest
+        return digests
 
     def _groups(self, entries: Mapping[str, Entry]) -> list[Group]:
         if "sweeps" not in entries:

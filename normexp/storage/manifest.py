@@ -56,6 +56,7 @@ class Manifest:
     runs: Mapping[str, Mapping[str, Value]]
     argv: tuple[str, ...]
     shard: Shard | None
+    plugins: Mapping[str, str]
 
 
 def manifest_json(plan: Plan, *, argv: Sequence[str], commit: str | None) -> str:
@@ -72,6 +73,7 @@ def manifest_json(plan: Plan, *, argv: Sequence[str], commit: str | None) -> str
         {"normexp": normexp.__version__, "schema": SCHEMA, "commit": commit, "argv": list(argv)}
         | description
         | ({"shard": plan.shard} if plan.shard else {})
+        | ({"plugins": dict(whole.plugins)} if whole.plugins else {})
         | {"pivot": whole.pivot, "published": whole.published, "points": points, "runs": runs}
     )
 
@@ -92,7 +94,7 @@ def parse(text: str) -> Manifest:
         raise ValueError(f"not a normexp manifest: missing {', '.join(sorted(missing))}")
     if typed(int, data["schema"], "schema") > SCHEMA:
         raise Newer(f"written by normexp {data['normexp']}, in a format that this version cannot read")
-    manifest: Manifest = typed(Manifest, {"argv": [], "shard": None} | data, "")
+    manifest: Manifest = typed(Manifest, {"argv": [], "shard": None, "plugins": {}} | data, "")
     return manifest
 
 
@@ -124,7 +126,8 @@ def plan_of(manifest: Manifest, source: str) -> Plan:
         Point(label=point.label, values=_checked(point, manifest.axes), config=configs[point.run_id])
         for point in manifest.points
     )
-    same = {name: getattr(manifest, name) for name in ("name", "title", "folder", "axes", "pivot", "published")}
+    copied = ("name", "title", "folder", "axes", "pivot", "published", "plugins")
+    same = {name: getattr(manifest, name) for name in copied}
     whole = Plan(points=points, source=source, warnings=manifest.warnings, argv=manifest.argv, **same)
     return whole if manifest.shard is None else whole.part(manifest.shard)
 

@@ -1,13 +1,16 @@
-"""Copies of the plugins that a sweep's runs used, `plugins/HASH.py`, to be loaded with --plugin.
+"""Copies of the plugins that a sweep's runs used, `plugins/HASH.py`.
 
-Users change their files, but a run id contains the hash of the plugin's text. The copies are never run unless a user
-passes them.
+Users change their files, but a run id contains the hash of the plugin's text. A copy is only run if a user passes it
+with --plugin, or if the sweep's config names it and this user has made runs from a config with the same text: results
+folders may come from elsewhere. The user's cache folder has an empty file for each text that a config has named.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import stat
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
@@ -17,6 +20,7 @@ from normexp.errors import UserError
 from normexp.storage.files import below, make_folder, read_those, remove_leftovers, write_atomically
 
 PLUGINS = "plugins"
+PRIVATE = 0o700
 NAME = re.compile(r"[0-9a-f]{16}\.py")
 
 
@@ -51,6 +55,51 @@ def write(folder: Path, texts: Mapping[str, bytes]) -> None:
         make_folder(copies)
         if existing.get(name) != texts[name]:
             write_atomically(below(copies, name), texts[name])
+
+
+def approve(named: Mapping[str, str]) -> None:
+    """Note that the user has named these plugins, name to digest, in a config; only those that are loaded count.
+
+    Without a cache folder of this user alone, nothing is noted.
+    """
+    folder = _approvals()
+    for digest in {plugin.digest for plugin in plugins.loaded()} & set(named.values()) if folder else ():
+        with contextlib.suppress(OSError):
+            (folder / digest).touch(mode=PRIVATE)
+
+
+def load_named(folder: Path, named: Mapping[str, str]) -> bool:
+    """Load the copies of the plugins that the config of a sweep names, name to digest. Return whether one was loaded.
+
+    A copy is left out if its text does not have this digest, if the user has not named it, or if a loaded plugin has a
+    row with the same name. Raises StorageError or NotFollowed.
+    """
+    approvals, before = _approvals(), plugins.loaded()
+    copies = kept(folder) if named and approvals else {}
+    for name, digest in named.items():
+        text = copies.get(f"{digest}.py")
+        if text is not None and approvals is not None and (approvals / digest).is_file():
+            path = folder / PLUGINS / f"{digest}.py"
+            with contextlib.suppress(UserError):
+                plugins.add(plugins.read(path, name), from_config=True)
+    return plugins.loaded() != before
+
+
+def _approvals() -> Path | None:
+    """Return the folder of approvals in the user's cache, created if needed; None unless it is this user's alone."""
+    root = os.environ.get("XDG_CACHE_HOME", "")
+    try:
+        base = Path(root) if os.path.isabs(root) else Path.home() / ".cache"
+        if not base.parent.is_dir():
+            return None
+        folder = base / "normexp" / PLUGINS
+        for part in (base, folder.parent, folder):
+            part.mkdir(mode=PRIVATE, exist_ok=True)
+        found = folder.lstat()
+    except (OSError, RuntimeError):  # a read-only place; no home at all
+        return None
+    mine = not hasattr(os, "geteuid") or found.st_uid == os.geteuid()
+    return folder if stat.S_ISDIR(found.st_mode) and mine and not found.st_mode & 0o077 else None
 
 
 def advice(folder: Path, error: Exception, otherwise: str) -> str:

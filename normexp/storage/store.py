@@ -12,9 +12,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from normexp.config.plan import Plan
+from normexp.config.run import UnknownRow
 from normexp.errors import UserError
 from normexp.records.record import CurveRow, Result, RunRecord, SignalRow, Status, Traces
 from normexp.storage import codec, compact, folder_checks, manifest, plugin_snapshots
@@ -68,6 +69,7 @@ OURS = {
     HOLDER,
     DRAWN,
 }
+T = TypeVar("T")
 SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=-]*")
 
 
@@ -111,6 +113,7 @@ class Store:
             remove_leftovers(below(self.folder, *names))
         # The manifest of a shard contains all runs of the sweep.
         plugin_snapshots.keep(self.folder, (plan.whole or plan).configs.values())
+        plugin_snapshots.approve(plan.plugins)
         write_atomically(self.folder / SWEEP, plan.source)
         write_atomically(self.folder / MANIFEST, manifest.manifest_json(plan, argv=argv, commit=git_commit()))
 
@@ -170,7 +173,8 @@ class Store:
         path = self.folder / RUNS / run_id / RUN
         try:
             path = self._run_folder(run_id, RUN)
-            record = codec.record_from_json(path.read_text("utf-8"))
+            text = path.read_text("utf-8")
+            record = self._with_plugins(lambda: codec.record_from_json(text))
             if record.run_id != run_id:
                 changed = "; its plugin has changed" if record.config.plugins() else ""
                 raise ValueError(f"its config belongs to {record.run_id}{changed}")
@@ -245,7 +249,8 @@ class Store:
         """Return the plan in manifest.json. Raises UserError if it is missing or damaged."""
         stored, sweep = self._manifest(), below(self.folder, SWEEP)
         try:
-            return manifest.plan_of(stored, sweep.read_bytes().decode("utf-8", "replace") if sweep.is_file() else "")
+            source = sweep.read_bytes().decode("utf-8", "replace") if sweep.is_file() else ""
+            return self._with_plugins(lambda: manifest.plan_of(stored, source))
         except ValueError as error:
             advice = plugin_snapshots.advice(self.folder, error, ": rerun the sweep")
             raise UserError(f"{self.folder / MANIFEST}: {error}{advice}") from error
@@ -361,6 +366,15 @@ class Store:
         except (OSError, ValueError) as error:
             advice = "" if isinstance(error, manifest.Newer) else ": rerun its sweep to restore the file"
             raise UserError(f"{path}: {error}{advice}") from error
+
+    def _with_plugins(self, read: Callable[[], T]) -> T:
+        """Return what is read. If that needs plugins, load those that the sweep's config names, and read again."""
+        try:
+            return read()
+        except UnknownRow:
+            if not plugin_snapshots.load_named(self.folder, self._manifest().plugins):
+                raise
+            return read()
 
     def exists(self) -> bool:
         """Return whether the folder is a sweep's; also True if it cannot be read."""

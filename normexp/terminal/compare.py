@@ -39,7 +39,9 @@ def comparison(sweeps: Comparison) -> RenderableType:
         tables += [_changes(sweeps), _cells(sweeps)]
     tables.append(differing("Environment", "", sweeps.environment))
     parts += [ResponsiveTable(table) for table in tables if table.rows]
-    return Group(*parts, *(Encodable(sentence) for sentence in sentences(sweeps)))
+    paper = paper_sentences(sweeps)
+    parts += [Encodable(sentence) for sentence in sentences(sweeps)]
+    return Group(*parts, *(Encodable(line) for line in (["For a paper:", *paper] if paper else [])))
 
 
 def names(a: str, b: str, a_folder: str, b_folder: str) -> tuple[str, str]:
@@ -156,16 +158,47 @@ def sentences(sweeps: Comparison) -> list[str]:
         f"; {sweeps.same} more {'is' if sweeps.same == 1 else 'are'} the same run on both sides" if sweeps.same else ""
     )
     lines.append(f"Outcomes: {changed} of {both} differ{pending}{same}.")
-    measured = [cell for cell in sweeps.cells if cell.low is not None and not cell.same_runs]
-    if measured:
+    intervals = [cell for cell in sweeps.cells if cell.low is not None and not cell.same_runs]
+    if intervals:
+        measured = [cell for cell in intervals if not cell.nothing_learned]
         lower, higher = [c for c in measured if (c.mean or 0) < 0], [c for c in measured if (c.mean or 0) > 0]
+        idle = len(intervals) - len(measured)
+        left_out = f"; in {idle}, nothing was learned on either side" if idle else ""
         lines.append(
-            f"In {plural(len(measured), 'cell')} with two or more pairs, B is lower in {len(lower)} "
+            f"In {plural(len(intervals), 'cell')} with two or more pairs, B is lower in {len(lower)} "
             f"(significantly in {_significant(lower)}) and higher in {len(higher)} "
-            f"(significantly in {_significant(higher)}). Significant: the 95 % CI excludes 0, which happens by chance "
-            "in 1 of 20 cells."
+            f"(significantly in {_significant(higher)}){left_out}. "
+            "Significant: the 95 % CI excludes 0, which happens by chance in 1 of 20 cells."
         )
     return lines if sweeps.keys else ["Both have the same keys.", *lines]
+
+
+def paper_sentences(sweeps: Comparison) -> list[str]:
+    """Return a sentence on each cell's difference, to paste into a paper; at most `SHOWN_POINTS` and how many are left.
+
+    Example: `rms - ln with position pre: -0.335 nats, 95 % CI -0.456 to -0.214, 3 paired seeds.`
+    """
+    a, b = names(sweeps.a.name, sweeps.b.name, sweeps.a.folder, sweeps.b.folder)
+    cells = [cell for cell in sweeps.cells if not cell.same_runs and cell.same_task]
+    lines = [_paper_sentence(cell, sweeps.labels, a, b) for cell in cells]
+    return at_most(lines, SHOWN_POINTS, "and {} more in the table")
+
+
+def _paper_sentence(cell: CellDifference, labels: Labels, a: str, b: str) -> str:
+    where = joined_text(
+        [{key: value for key, value in pair.where.items() if key != SEED} for pair in cell.places], labels
+    )
+    before, after = (", ".join(joined_values(values, labels).values()) for values in _sides(cell.places))
+    pair = f"{after or b} - {before or a}{' with ' if where else ''}{where}"
+    seeds = plural(cell.compared, "paired seed") + (f" of {cell.pairs}" if cell.compared < cell.pairs else "")
+    if cell.mean is None:
+        return f"{pair}: no difference of losses, since no seed stayed finite on both sides."
+    if cell.nothing_learned:
+        return f"{pair}: nothing was learned on either side, {seeds}."
+    if cell.low is None or cell.high is None:
+        return f"{pair}: {_signed(cell.mean)} nats, {seeds}, so no confidence interval."
+    interval = f"{_signed(cell.low)} to {_signed(cell.high)}"
+    return f"{pair}: {_signed(cell.mean)} nats, 95 % CI {interval}, {seeds}."
 
 
 def _significant(cells: Sequence[CellDifference]) -> int:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from normexp.analysis.comparison import Side
 from normexp.analysis.factors import Happened, effects, table
-from normexp.analysis.pairing import Side
 from normexp.config.grid import plan_of
 from normexp.config.run import RunConfig
 from normexp.errors import UserError

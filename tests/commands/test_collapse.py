@@ -102,10 +102,10 @@ def test_title_and_verdict_name_the_network() -> None:
 
 
 def test_help_names_the_learning_rate_of_each_setting() -> None:
-    text = inspect.signature(command).parameters["setting"].annotation.__metadata__[0].help
-    assert "1e-2 for as-a-transformer and 1e-3" in text
-    rates = {name: row.collapse_lr for name, row in SETTINGS.items()}
-    assert rates == {name: 1e-2 if name == "as-a-transformer" else 1e-3 for name in SETTINGS}
+    text = inspect.signature(command).parameters["lr"].annotation.__metadata__[0].help
+    assert "default: 0.01, 0.001 with as-described and as-written" in text
+    rates = {name: plan_of(name, {}).points[0].config.lr for name in SETTINGS}
+    assert rates == {"as-a-transformer": 0.01, "as-described": 0.001, "as-written": 0.001}
 
 
 def test_pending_runs_leave_the_verdict_open() -> None:

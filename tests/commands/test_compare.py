@@ -64,6 +64,48 @@ def test_nonfinite_and_pending_runs_are_counted_on_both_sides() -> None:
     assert "lr 0.01, seed 2" in text
 
 
+def test_two_plateaus_do_not_count_as_a_difference() -> None:
+    ends_a, ends_b = (
+        ["4.065", "4.065", "4.066", "4.06", "4.065", "4.06"],
+        ["4.05", "4.05", "4.051", "3.0", "3.0", "3.01"],
+    )
+    axes = {"lr": [1e-3, 1e-2], "seed": SEEDS}
+    found = comparison.compare(made("ln", ends_a, axes, norm="ln"), made("rms", ends_b, axes, norm="rms"))
+    first, second = found.cells
+    assert first.high is not None
+    assert first.high < 0
+    assert (first.nothing_learned, first.clear, second.nothing_learned, second.clear) == (True, False, False, True)
+    assert [cell["nothing_learned"] for cell in comparison.as_data(found)["cells"]] == [True, False]
+    text = shown(found)
+    assert "In 2 cells with two or more pairs, B is lower in 1 (significantly in 1) and higher in 0" in text
+    assert "; in 1, nothing was learned on either side." in text
+    assert "rms - ln with lr 0.001: nothing was learned on either side, 3 paired seeds." in text
+
+
+class TestPaperSentences:
+    def test_a_difference_with_its_interval_and_seeds(self) -> None:
+        first, second = compare.paper_sentences(comparison.compare(LN, RMS))
+        assert first == "rms - ln with lr 0.001: -0.100 nats, 95 % CI -0.175 to -0.025, 3 paired seeds."
+        assert second == "rms - ln with lr 0.01: -0.100 nats, 1 paired seed of 3, so no confidence interval."
+
+    def test_two_values_of_a_key_are_named_without_the_key(self) -> None:
+        axes = {"norm": ["ln", "rms"], "position": ["pre"], "seed": SEEDS}
+        ends = ["1.90", "1.92", "1.97", "1.80", "1.85", "1.84"]
+        (sentence,) = compare.paper_sentences(comparison.compare(*halves(made("both", ends, axes), "norm=ln,rms")))
+        assert sentence.startswith("rms - ln with position pre: -0.100 nats, 95 % CI ")
+
+    def test_cells_without_a_finite_pair_and_cells_of_the_same_runs(self) -> None:
+        dead = made("rms", ["nan@5"] * 6, {"lr": [1e-3, 1e-2], "seed": SEEDS}, norm="rms")
+        assert "no seed stayed finite on both sides" in compare.paper_sentences(comparison.compare(LN, dead))[0]
+        assert compare.paper_sentences(comparison.compare(LN, LN)) == []
+
+    def test_their_number_is_bounded(self) -> None:
+        axes = {"lr": [1e-3 * n for n in range(1, 9)], "seed": [0]}
+        sides = (made(norm, ["2.0"] * 8, axes, norm=norm) for norm in ("ln", "rms"))
+        *_, last = lines = compare.paper_sentences(comparison.compare(*sides))
+        assert (len(lines), last) == (compare.SHOWN_POINTS + 1, "and 3 more in the table")
+
+
 def test_keys_that_differ_are_those_whose_values_do() -> None:
     found = comparison.compare(LN, RMS)
     assert {item.name: (item.a, item.b) for item in found.keys} == {

@@ -25,10 +25,15 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 CHANGED = ("PYTHON", "XDG_", "MPLCONFIGDIR", "DASK_")
 """Prefixes of environment variables that name other folders or that the test process sets."""
-BUILT_FROM = ("pyproject.toml", "README.md", "LICENSE")
+BUILT_FROM = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
+SHIPPED = ("configs", "examples")
 SWEEPS = {"one": "grid: {norm: [ln, none], seed: [0, 1]}\n", "own": "grid: {norm: [l1, ln]}\n"}
 KEYS = "depth=1 width=8 hidden=8 heads=2 vocab=8 batch=4 seq_len=12"
 COMMANDS = (
+    "init",
+    "init elsewhere --examples",
+    "sweep starter.yaml depth=1 width=8 hidden=8 heads=2 vocab=8 batch=4 steps=3 seed=0",
+    "sweep elsewhere/configs/edge.yaml --dry-run",
     "sweep one.yaml --save-weights",
     "sweep one.yaml --shard 1/2",
     "sweep one.yaml --shard 2/2",
@@ -85,6 +90,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     shutil.copytree(ROOT / "normexp", source / "normexp", ignore=shutil.ignore_patterns("__pycache__"))
     for name in BUILT_FROM:
         shutil.copy(ROOT / name, source)
+    for name in SHIPPED:
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     alone = ["--no-deps", "--no-index"]
     run = [*pip, "wheel", *alone, "--no-build-isolation", "--wheel-dir", str(temporary), str(source)]
@@ -113,7 +120,13 @@ def test_it_holds_every_file_of_the_package_and_nothing_else(installed: Installe
         for path in (ROOT / "normexp").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    assert packed == source
+    shipped = {
+        f"normexp/shipped/{path.relative_to(ROOT)}"
+        for name in SHIPPED
+        for path in (ROOT / name).iterdir()
+        if path.is_file()
+    }
+    assert packed == source | shipped
 
 
 def test_every_calculation_and_every_sweep_of_a_shipped_text_is_found(installed: Installed) -> None:
