@@ -197,7 +197,7 @@ def _change(name: str, by_step: Mapping[int, Sizes], depth: int) -> str:
     layer, change = _largest_change(by_step)
     if not layer:
         return ""
-    first, last = next(iter(by_step)), next(reversed(by_step))
+    first, *_, last = by_step
     begin = f"at step {first}" if first else "before training"
     sizes = f"from {by_step[first][layer]:.3g} {begin} to {by_step[last][layer]:.3g} at step {last}"
     fastest = _fastest(by_step, layer, change)
@@ -208,7 +208,7 @@ def _largest_change(by_step: Mapping[int, Sizes]) -> tuple[int, float]:
     """Return the layer with the largest change, and the logarithm of its factor; layer 0 if all changes are small."""
     if len(by_step) < 2:
         return 0, 0.0
-    first, last = next(iter(by_step.values())), next(reversed(by_step.values()))
+    first, *_, last = by_step.values()
     changes = {layer: _log_ratio(last.get(layer, math.nan), size) for layer, size in first.items() if layer}
     layer = max(changes, key=lambda layer: abs(changes[layer]), default=0)
     return (layer, changes[layer]) if abs(changes.get(layer, 0.0)) >= math.log(NOTABLE) else (0, 0.0)

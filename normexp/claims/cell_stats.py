@@ -41,7 +41,7 @@ def spread_text(numbers: Sequence[float], scale: Scale = Scale.LINEAR) -> str:
         return scale.text(numbers[0])
     if not all(map(math.isfinite, values)):
         return f"{ends_text(numbers, scale)} ({len(numbers)})"
-    middle, spread = scale.value(statistics.fmean(values)), scale.value(statistics.stdev(values))
+    middle, spread = scale.inverse(statistics.fmean(values)), scale.inverse(statistics.stdev(values))
     sign = "±" if scale is Scale.LINEAR else "×/÷"
     return f"{scale.text(middle)} {sign} {scale.text(spread)} ({len(numbers)})"
 

@@ -86,7 +86,7 @@ class Difference:
         return "0" if self.scale is Scale.LINEAR else "1"
 
     def _number(self, number: float) -> str:
-        return self.scale.text(self.scale.value(number))
+        return self.scale.text(self.scale.inverse(number))
 
     def no_interval(self, level: float = LEVEL) -> str:
         """Return what the sign test lacks, for a difference without an interval and a two-sided test at this level."""
@@ -138,7 +138,7 @@ def is_within(gap: Difference, low: float, high: float) -> Ruling:
     interval = gap.interval(2 * LEVEL)
     if interval is None:
         return Ruling(Decision.UNDECIDED, p_value, gap.no_interval(2 * LEVEL))
-    ends = " to ".join(gap.scale.text(gap.scale.value(end)) for end in interval)
+    ends = " to ".join(gap.scale.text(gap.scale.inverse(end)) for end in interval)
     return Ruling(Decision.UNDECIDED, p_value, f"the 90 % interval, {ends}, is not inside")
 
 

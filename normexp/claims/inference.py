@@ -52,7 +52,7 @@ def sign_test(values: Sequence[float], threshold: float) -> float:
     k counts the values above the threshold. Values equal to it count against.
     """
     above, count = sum(value > threshold for value in values), len(values)
-    return sum(math.comb(count, k) for k in range(above, count + 1)) / 2**count
+    return float(sum(math.comb(count, k) for k in range(above, count + 1)) / 2**count)
 
 
 def share_interval(hits: int, count: int, level: float = LEVEL) -> Interval:

@@ -41,7 +41,7 @@ class Scale(StrEnum):
         """Return a value as text: fixed digits, or on a scale by ratio three significant ones; empty for NaN."""
         return loss_text(value) if self is Scale.LINEAR or math.isnan(value) else f"{value:.3g}"
 
-    def value(self, number: float) -> float:
+    def inverse(self, number: float) -> float:
         """Return the value of a number on this scale."""
         if self is Scale.LINEAR:
             return number

@@ -10,6 +10,7 @@ import typer
 from normexp.commands import options as common
 
 PANEL = common.Panel.READ
+EXAMPLE = "normexp factors results/lr_scan"
 
 
 def command(

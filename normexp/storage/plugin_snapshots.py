@@ -63,7 +63,9 @@ def approve(named: Mapping[str, str]) -> None:
     Without a cache folder of this user alone, nothing is noted.
     """
     folder = _approvals()
-    for digest in {plugin.digest for plugin in plugins.loaded()} & set(named.values()) if folder else ():
+    if folder is None:
+        return
+    for digest in {plugin.digest for plugin in plugins.loaded()} & set(named.values()):
         with contextlib.suppress(OSError):
             (folder / digest).touch(mode=PRIVATE)
 

@@ -111,6 +111,6 @@ def test_magnitudes_and_ratios_are_compared_by_ratio() -> None:
 def test_a_scale_there_and_back() -> None:
     assert Scale.LOG.number(math.e) == pytest.approx(1.0)
     assert [Scale.LOG.number(value) for value in (0.0, -1.0, math.inf)] == [-math.inf, -math.inf, math.inf]
-    assert [Scale.LOG.value(number) for number in (0.0, -math.inf, math.inf, 1e9)] == [1.0, 0.0, math.inf, math.inf]
-    assert (Scale.LINEAR.number(-2.0), Scale.LINEAR.value(-2.0)) == (-2.0, -2.0)
+    assert [Scale.LOG.inverse(number) for number in (0.0, -math.inf, math.inf, 1e9)] == [1.0, 0.0, math.inf, math.inf]
+    assert (Scale.LINEAR.number(-2.0), Scale.LINEAR.inverse(-2.0)) == (-2.0, -2.0)
     assert (Scale.LOG.text(1.5e-7), Scale.LINEAR.text(1.5e-7)) == ("1.5e-07", "0.000")

@@ -70,7 +70,7 @@ def test_two_plateaus_do_not_count_as_a_difference() -> None:
         ["4.05", "4.05", "4.051", "3.0", "3.0", "3.01"],
     )
     axes = {"lr": [1e-3, 1e-2], "seed": SEEDS}
-    found = comparison.compare(made("ln", ends_a, axes, norm="ln"), made("rms", ends_b, axes, norm="rms"))
+    found = comparison.compare(side_of("ln", ends_a, axes, norm="ln"), side_of("rms", ends_b, axes, norm="rms"))
     first, second = found.cells
     assert first.high is not None
     assert first.high < 0
@@ -91,17 +91,17 @@ class TestPaperSentences:
     def test_two_values_of_a_key_are_named_without_the_key(self) -> None:
         axes = {"norm": ["ln", "rms"], "position": ["pre"], "seed": SEEDS}
         ends = ["1.90", "1.92", "1.97", "1.80", "1.85", "1.84"]
-        (sentence,) = compare.paper_sentences(comparison.compare(*halves(made("both", ends, axes), "norm=ln,rms")))
+        (sentence,) = compare.paper_sentences(comparison.compare(*halves(side_of("both", ends, axes), "norm=ln,rms")))
         assert sentence.startswith("rms - ln with position pre: -0.100 nats, 95 % CI ")
 
     def test_cells_without_a_finite_pair_and_cells_of_the_same_runs(self) -> None:
-        dead = made("rms", ["nan@5"] * 6, {"lr": [1e-3, 1e-2], "seed": SEEDS}, norm="rms")
+        dead = side_of("rms", ["nan@5"] * 6, {"lr": [1e-3, 1e-2], "seed": SEEDS}, norm="rms")
         assert "no seed stayed finite on both sides" in compare.paper_sentences(comparison.compare(LN, dead))[0]
         assert compare.paper_sentences(comparison.compare(LN, LN)) == []
 
     def test_their_number_is_bounded(self) -> None:
         axes = {"lr": [1e-3 * n for n in range(1, 9)], "seed": [0]}
-        sides = (made(norm, ["2.0"] * 8, axes, norm=norm) for norm in ("ln", "rms"))
+        sides = (side_of(norm, ["2.0"] * 8, axes, norm=norm) for norm in ("ln", "rms"))
         *_, last = lines = compare.paper_sentences(comparison.compare(*sides))
         assert (len(lines), last) == (compare.SHOWN_POINTS + 1, "and 3 more in the table")
 

@@ -6,8 +6,8 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from normexp.claims.cell_stats import Difference
 from normexp.claims.claim import Finding
+from normexp.claims.inference import mean_interval
 from normexp.texts.figures import by_condition
 from normexp.texts.papers import initial, initial_w2
 from normexp.texts.papers.initial import NETWORK, SERIES, ends, finding, row, seeds_of
@@ -70,7 +70,7 @@ def _pre_ratios(seed: int) -> tuple[Sequence[int], list[float]]:
 
 
 def _rises(ratios: Sequence[float]) -> bool:
-    return Difference(tuple(map(math.log, ratios))).above_zero
+    return mean_interval([math.log(ratio) for ratio in ratios]).low > 0
 
 
 def _ratio(holds: bool, ratios: Sequence[float], seeds: Sequence[int]) -> Finding:
