@@ -102,7 +102,12 @@ def test_a_claim_that_cannot_be_checked_says_why(folder: Path) -> None:
         ("    stated: alike", "    quote: 一样\n    stated: alike", "3: claims[1]", "translation"),
         ("    stated: alike", "    translation: alike\n    stated: alike", "3: claims[1]", "quote"),
         ("    stated: alike", "    quote:\n    translation: a\n    stated: alike", "6: claims[1].quote", "empty"),
-        ("    stated: alike", "    quote: [a]\n    translation: a\n    stated: alike", "6: claims[1].quote", "one value"),
+        (
+            "    stated: alike",
+            "    quote: [a]\n    translation: a\n    stated: alike",
+            "6: claims[1].quote",
+            "one value",
+        ),
         ("    stated: alike", "    weight: heavy\n    stated: alike", "6: claims[1].weight", "central"),
         ("expected: only when", "expected: maybe", "13: claims[1].expected", "only when"),
         ("seeds: 2", "seeds: 0", "10: claims[1].seeds", "1"),
