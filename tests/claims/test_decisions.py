@@ -55,6 +55,12 @@ def test_equivalence_by_two_one_sided_tests(within: float, decision: str) -> Non
     assert is_within(Difference((0.01, 0.02, 0.03)), -within, within).decision == decision
 
 
+def test_the_90_percent_interval_is_named() -> None:
+    assert is_within(Difference((0.01, 0.02, 0.03)), -0.036, 0.036).why == (
+        "the 90 % interval, 0.003 to 0.037, is not inside"
+    )
+
+
 def test_equivalence_is_refuted_by_the_95_percent_interval() -> None:
     # 0.05 (0.0252 to 0.0748), 90 % interval 0.0331 to 0.0669
     gap = Difference((0.04, 0.05, 0.06))
