@@ -14,6 +14,7 @@ from normexp.texts.figures import Figures, Observed, compare_printed, contradict
 from normexp.training.trainer import Trainer
 
 SEED, WIDTH, LENGTHS = 1, 64, (5, 12, 30, 200)
+BATCHES = 20
 
 
 def sequences(seed: int) -> list[Tensor]:
@@ -103,18 +104,18 @@ def noise(seed: int, name: str = "bn") -> Finding:
         spread = {size: logit_spread(make(depth=6, norm=name, seed=seed), size) for size in (32, 8)}
         return spread[8] > 1.5 * spread[32], f"{spread[32]:.3f} and {spread[8]:.3f}"
 
-    sentence = "spread of the logits of one sequence over 60 batches of 32 and of 8, 6 layers at initialization"
+    sentence = "spread of the logits of one sequence over 20 batches of 32 and of 8, 6 layers at initialization"
     return in_settings(look, f"{sentence}, seed {seed}")
 
 
 @torch.no_grad()
 def logit_spread(config: RunConfig, size: int) -> float:
-    """Return the standard deviation of the first validation sequence's logits over 60 batches of a size."""
+    """Return the standard deviation of the first validation sequence's logits over 20 batches of a size."""
     trainer = Trainer(config, autograd=True)
     tokens_nt = torch.from_numpy(trainer.validation.inputs_nt)
     network, outputs = trainer.network.train(), []
     torch.manual_seed(config.seed)
-    for _ in range(60):
+    for _ in range(BATCHES):
         others = 1 + torch.randperm(len(tokens_nt) - 1)[: size - 1]
         outputs.append(network(torch.cat([tokens_nt[:1], tokens_nt[others]]))[0])
     return float(torch.stack(outputs).var(dim=0).mean().sqrt())
