@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from normexp.analysis import frames
 from normexp.analysis.edge_search import Search
-from normexp.analysis.stability_edges import Edge, Finding, Number, Question, Share
+from normexp.analysis.stability_edges import Edge, Finding, Question, Share
 from normexp.analysis.tables import TextTable, joined_values
 from normexp.config.labels import Labels, exact_text, listed, plural, values_text
+from normexp.config.presets import Number
 from normexp.records.record import RunRecord
 
 if TYPE_CHECKING:

@@ -175,7 +175,8 @@ def _rows(plugin: Plugin, module: types.ModuleType, table: _Table) -> Iterator[t
 
 
 def _faults(plugin: Plugin, table: _Table, name: str, row: Any) -> Iterator[str]:
-    for check in (lambda: table.rows.check(name, plugin.digest), lambda: table.check(row)):
+    checks: list[Callable[[], None]] = [lambda: table.rows.check(name, plugin.digest), lambda: table.check(row)]
+    for check in checks:
         try:
             check()
         except ValueError as fault:
