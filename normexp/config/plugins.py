@@ -184,10 +184,7 @@ def _rows(plugin: Plugin, module: types.ModuleType, table: _Table) -> Iterator[t
 
 
 def _faults(plugin: Plugin, table: _Table, name: str, row: Any) -> Iterator[str]:
-    checks: tuple[Callable[[], object], ...] = (
-        lambda: table.rows.check(name, plugin.digest),
-        lambda: table.check(row),
-    )
+    checks: list[Callable[[], None]] = [lambda: table.rows.check(name, plugin.digest), lambda: table.check(row)]
     for check in checks:
         try:
             check()

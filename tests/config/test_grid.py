@@ -42,7 +42,7 @@ def test_lr_scan() -> None:
     assert len(plan.configs) == 20
     assert {(run.depth, run.norm, run.steps) for run in plan.configs.values()} == {(12, "ln", 800)}
     assert plan.source == LR_SCAN.read_text(encoding="utf-8")
-    assert str(grid.count(sweep)) == "20 points, 20 runs, 0 redundant"
+    assert grid.count(sweep) == grid.Count(points=20, runs=20, duplicates=0, excluded=0, exact=True)
 
 
 def test_the_limit_is_on_runs_not_points() -> None:

@@ -1,5 +1,6 @@
 """RunConfig: defaults, equivalent runs, and run ids that never change."""
 
+import contextlib
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from normexp.config.keys import Key
 from normexp.config.run import INTERACTING, KEYS, RunConfig
 from normexp.schemes.schemes import SCHEMES, Scale, constant
 
@@ -38,12 +40,23 @@ VALUES: dict[str, list[Any]] = {
     "eval_every": [500, 5],
     "seed": [0, 7],
 }
-"""Some values of each key without choices. A new key needs some here."""
+"""Some values of keys without choices. Any other key has its default and another valid value."""
 
 
 def some(name: str) -> st.SearchStrategy[Any]:
-    choices = KEYS[name].choices
-    return st.sampled_from(VALUES[name] if choices is None else list(choices()))
+    key = KEYS[name]
+    if key.choices is not None:
+        return st.sampled_from(list(key.choices()))
+    return st.sampled_from(VALUES[name] if name in VALUES else [key.default, another(key)])
+
+
+def another(key: Key) -> Any:
+    """Return a valid value that is not the default."""
+    for value in (not key.default,) if key.kind is bool else (2 * key.default, key.default / 2, 1, 0):
+        with contextlib.suppress(ValueError):
+            if (valid := key.check(value)) != key.default:
+                return valid
+    raise AssertionError("write values of the key into VALUES")
 
 
 runs = st.builds(RunConfig, **{name: some(name) for name in KEYS})

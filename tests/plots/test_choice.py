@@ -60,14 +60,8 @@ def test_a_report_has_what_fits_the_axes(source: Source) -> None:
     assert names(source_of(plan, {})) == ["curves", "sensitivity", "map", "depth"], "no layer is measured"
     labelled = replace(plan, points=tuple(replace(point, label=str(point.values["depth"])) for point in plan.points))
     assert names(source_of(labelled, {})) == ["curves", "sensitivity", "depth"], "labels have axes of their own"
-    assert [kind.file for kind in KINDS.values()] == [
-        "curves",
-        "lr_sensitivity",
-        "outcome_map",
-        "depth",
-        "signal",
-        "speed",
-    ]
+    assert (KINDS["sensitivity"].file, KINDS["map"].file) == ("lr_sensitivity", "outcome_map")
+    assert len({kind.file for kind in KINDS.values()}) == len(KINDS)
 
 
 def test_an_axis_is_logarithmic_over_decades_and_of_names_for_words() -> None:

@@ -202,7 +202,7 @@ def small(text: str, *, whole: bool = False) -> str:
         base, grid = part.get("base", {}), part.get("grid", {})
         base.update({key: STEPS for key in ("steps", "eval_every") if key in base})
         if whole:
-            grid.update({"seed": grid["seed"][:1]} if "seed" in grid else {})
+            grid.update({"seed": [0]} if "seed" in grid else {})
             continue
         base.update({key: LAYERS for key in ("depth",) if key in base})
         base.update({key: most for key, most in SIZES.items() if base.get(key, 0) > most})
