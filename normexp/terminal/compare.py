@@ -192,7 +192,7 @@ def _paper_sentence(cell: CellDifference, labels: Labels, a: str, b: str) -> str
     pair = f"{after or b} - {before or a}{' with ' if where else ''}{where}"
     seeds = plural(cell.compared, "paired seed") + (f" of {cell.pairs}" if cell.compared < cell.pairs else "")
     if cell.mean is None:
-        return f"{pair}: no difference of losses, since no seed stayed finite on both sides."
+        return f"{pair}: no difference of losses, since in no seed both runs learned or ended on a plateau."
     if cell.nothing_learned:
         return f"{pair}: nothing was learned on either side, {seeds}."
     if cell.low is None or cell.high is None:
