@@ -39,8 +39,10 @@ KINDS = {UnitLength: "l2"} | {
     type(make_norm(name, 4, run)): name
     for run in (RunConfig(), RunConfig(dtype="bfloat16", norm_dtype="same"))
     for name in NORMS
+    if name not in formulas.NEVER_OVERFLOW
 }
-"""The modules of all norms, and the names of their formulas."""
+"""The modules of all norms that can overflow, and the names of their formulas."""
+CAN_OVERFLOW = set(NORMS) - formulas.NEVER_OVERFLOW
 COMPILED = pytest.param(ExecutionPath.COMPILED, marks=needs_compiler)
 ABOVE, BELOW = 2.0, 0.5
 """Multiples of the largest float."""
@@ -177,7 +179,7 @@ def check(run: RunConfig, *, path: ExecutionPath) -> int:
     [*(pytest.param(path, marks=pytest.mark.slow) for path in (ExecutionPath.AUTOGRAD, ExecutionPath.TAPE)), COMPILED],
 )
 def test_every_norm_of_every_scheme(path: ExecutionPath, norm: str, position: str) -> None:
-    assert check(small(norm=norm, position=position), path=path) > 0 or position == "rezero"
+    assert check(small(norm=norm, position=position), path=path) > 0 or position == "rezero" or norm not in CAN_OVERFLOW
 
 
 @pytest.mark.parametrize("qk_norm", sorted(set(QK_NORMS) - {"none"}))
@@ -198,7 +200,7 @@ def test_every_norm_in_16_bits(norm: str, norm_dtype: str, dtype: str) -> None:
     for qk_norm in QK_NORMS:
         position = "hybrid" if qk_norm == "none" else "subln"
         run = small(norm=norm, qk_norm=qk_norm, position=position, dtype=dtype, norm_dtype=norm_dtype)
-        assert check(run, path=ExecutionPath.AUTOGRAD) > 0
+        assert check(run, path=ExecutionPath.AUTOGRAD) > 0 or norm not in CAN_OVERFLOW
 
 
 class TestAStreamThatOverflowsBeforeTheHead:

@@ -54,6 +54,8 @@ def largest(kind: str, norm: nn.Module, x: Tensor, *, below: bool) -> float:
 
 DEGREES = {"dyt": 1}
 """The power of the input with which `largest` grows, if it is not 2."""
+NEVER_OVERFLOW: frozenset[str] = frozenset()
+"""Norms that compute no number above the largest element of their input."""
 
 
 @dataclass
