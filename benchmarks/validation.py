@@ -54,12 +54,12 @@ def losses_n(network: nn.Module, task: Task, tokens_nt: Tokens) -> np.ndarray:
     """Return the mean loss of each sequence of t + 1 tokens, (n,), in nats."""
     parts = []
     with torch.no_grad():
-        for part_nt in torch.from_numpy(tokens_nt).long().split(PART):
+        for part_nt in torch.split(torch.from_numpy(tokens_nt).long(), PART):  # type: ignore[no-untyped-call]
             logits_ntv = network(part_nt[:, :-1])[:, task.first :]
             targets_nt = part_nt[:, 1 + task.first :]
             loss_m = cross_entropy(logits_ntv.flatten(0, 1).double(), targets_nt.flatten(), reduction="none")
             parts.append(loss_m.view(targets_nt.shape).mean(1))
-    return torch.cat(parts).numpy()
+    return np.asarray(torch.cat(parts))
 
 
 def floor_n(task: Task, tokens_nt: Tokens) -> np.ndarray:
