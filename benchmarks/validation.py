@@ -54,7 +54,7 @@ def losses_n(network: nn.Module, task: Task, tokens_nt: Tokens) -> np.ndarray:
     """Return the mean loss of each sequence of t + 1 tokens, (n,), in nats."""
     parts = []
     with torch.no_grad():
-        for part_nt in torch.split(torch.from_numpy(tokens_nt).long(), PART):  # type: ignore[no-untyped-call]
+        for part_nt in torch.split(torch.from_numpy(tokens_nt).long(), PART):
             logits_ntv = network(part_nt[:, :-1])[:, task.first :]
             targets_nt = part_nt[:, 1 + task.first :]
             loss_m = cross_entropy(logits_ntv.flatten(0, 1).double(), targets_nt.flatten(), reduction="none")
@@ -65,7 +65,8 @@ def losses_n(network: nn.Module, task: Task, tokens_nt: Tokens) -> np.ndarray:
 def floor_n(task: Task, tokens_nt: Tokens) -> np.ndarray:
     """Return the loss of each sequence under the task's own probabilities, (n,), in nats."""
     likelihood = task.source.likelihood(tokens_nt[:, :-1], tokens_nt[:, 1 + task.first :])
-    return np.asarray(-np.log(likelihood)).reshape(len(tokens_nt), -1).mean(1)
+    losses: np.ndarray = np.asarray(-np.log(likelihood)).reshape(len(tokens_nt), -1).mean(1)
+    return losses
 
 
 def error(values_n: np.ndarray) -> float:
