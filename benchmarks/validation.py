@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -60,14 +59,14 @@ def losses_n(network: nn.Module, task: Task, tokens_nt: Tokens) -> np.ndarray:
             targets_nt = part_nt[:, 1 + task.first :]
             loss_m = cross_entropy(logits_ntv.flatten(0, 1).double(), targets_nt.flatten(), reduction="none")
             parts.append(loss_m.view(targets_nt.shape).mean(1))
-    return torch.cat(parts).numpy()
+    return np.asarray(torch.cat(parts))
 
 
-def floor_n(task: Task, tokens_nt: Tokens) -> NDArray[np.float64]:
+def floor_n(task: Task, tokens_nt: Tokens) -> np.ndarray:
     """Return the loss of each sequence under the task's own probabilities, (n,), in nats."""
     likelihood = task.source.likelihood(tokens_nt[:, :-1], tokens_nt[:, 1 + task.first :])
-    loss_nt: NDArray[np.float64] = np.asarray(-np.log(likelihood)).reshape(len(tokens_nt), -1)
-    return np.asarray(loss_nt.mean(1))
+    losses: np.ndarray = np.asarray(-np.log(likelihood)).reshape(len(tokens_nt), -1).mean(1)
+    return losses
 
 
 def error(values_n: np.ndarray) -> float:
