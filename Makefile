@@ -37,7 +37,11 @@ format: $(DEVELOPMENT)
 # steps, into results/article-quick: it shows that all of it works, and settles nothing. Runs that are packed are not
 # made again.
 article: $(INSTALLED)
-	$(BIN)/normexp claims article --run; code=$$?; $(BIN)/normexp pack results/article && exit $$code
+	$(BIN)/normexp claims article --run; code=$$?; \
+	for sweep in factors-no-norm factors-post; do \
+		$(BIN)/normexp sweep normexp/texts/article/sweeps/$$sweep.yaml --out results/article || exit; \
+	done; \
+	$(BIN)/normexp pack results/article && exit $$code
 
 article-quick: $(INSTALLED)
 	$(BIN)/normexp claims article --run --quick

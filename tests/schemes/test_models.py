@@ -84,6 +84,7 @@ class TestData:
         assert project["tool"]["setuptools"]["package-data"]["normexp"] == [
             "py.typed",
             "schemes/models.yaml",
+            "starter/*",
             "execution/dask/dask.yaml",
             "training/paths/compiled/kernels/*.cpp",
             "training/paths/compiled/kernels/*.h",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,8 +61,12 @@ def unexpected(text: str, sweeps: Iterable[str], chosen: Sequence[Claim], folder
     A claim without an expected verdict lacks runs.
     """
     verdicts = evaluate.judged(choose([text])[0], chosen, restored(text, sweeps, folder), warn=pytest.fail)
-    wrong = [verdict for verdict in verdicts if verdict.word is not (verdict.claim.expected or Word.NOT_ENOUGH)]
+    wrong = [verdict for verdict in verdicts if verdict.word not in expected_words(verdict.claim)]
     return {verdict.claim.id: f"{verdict.text}, expected {verdict.claim.expected}" for verdict in wrong}
+
+
+def expected_words(claim: Claim) -> Collection[Word]:
+    return claim.expected.words if claim.expected else [Word.NOT_ENOUGH]
 
 
 def about_runs(text: str) -> list[Claim]:
