@@ -42,7 +42,7 @@ class Cell:
 
     @property
     def survivors(self) -> list[Run]:
-        """The finite runs that learned or ended on a plateau: means are taken over these."""
+        """The runs that learned or ended on a plateau: means are taken over these."""
         return [run for run in self.done if run["outcome"] in SURVIVED]
 
     @property

@@ -1,4 +1,4 @@
-"""Find which factor of a crossed sweep decides how its runs end: change one key at a time, and keep all others.
+"""Find which factor of a crossed sweep decides how its runs end: varying one key while holding all others fixed.
 
 A combination is one value for every key but the factor. In each combination the runs of two values of the factor are
 compared: the factor changes the result there if the event happens to more than half of the seeds with one value, and

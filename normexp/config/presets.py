@@ -1,4 +1,4 @@
-"""The three settings in which each question is asked, and the axes along which stability limits are searched."""
+"""The three settings in which claims are checked, and the axes along which stability limits are searched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The torch modules of the built-in norms, each over the last axis.
+"""The torch modules of the built-in norms, for inputs whose last axis holds the features.
 
 A norm whose statistic overflows returns NaN, see `normexp.model.overflow`.
 """

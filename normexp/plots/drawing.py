@@ -1,4 +1,4 @@
-"""Draw figures from data that was computed before: charts of lines, and maps, whose squares show outcomes."""
+"""Draw figures from precomputed data: charts of lines, and maps, whose squares show outcomes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outcome rules, from the measurements of a training run to a verdict. They are defined only here."""
+"""The rules that turn the measurements of a run into an outcome. They are defined nowhere else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that normexp brings for the user's folder: a starter config with its plugin, and the configs and examples."""
+"""Files that normexp copies into the user's folder: a starter config with its plugin, and the configs and examples."""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from normexp.config.run import RunConfig
+from normexp.config.run import KEYS, RunConfig
+from normexp.training.compiled_optimizers import COMPILED_OPTIMIZERS
 from normexp.training.optimizers import OPTIMIZERS, FlatParameters, make_optimizer, rate
 
 
@@ -102,3 +103,7 @@ class TestFlatParameters:
         assert not flat.values_finite()
         flat.values[78] = -bad
         assert not flat.values_finite()
+
+
+def test_compiled_optimizers_have_the_same_names() -> None:
+    assert list(COMPILED_OPTIMIZERS) == list(OPTIMIZERS) == list(KEYS["optimizer"].choices())

@@ -33,8 +33,8 @@ SERVER_DIED = 255
 class RunProcess:
     """Start it once, `look` at it when one of its `sources` is ready or `due` (monotonic seconds) has come.
 
-    Once it has `ended`, which its record or its exit tells: `record`, then `close`, then `is_released` until it
-    is. Making it and starting it may raise LauncherError.
+    A run has `ended` once its record arrives or its process exits. Then call `record`, `close`, and `is_released` until
+    it returns True. Creating and starting it may raise LauncherError.
     """
 
     def __init__(self, config: RunConfig, timeout_seconds: float | None) -> None:
@@ -70,7 +70,7 @@ class RunProcess:
 
     @property
     def alive(self) -> bool:
-        """The process is there."""
+        """Whether the process is running."""
         return self.sentinel is not None and self._process is not None and self._process.is_alive()
 
     @property
@@ -154,7 +154,7 @@ class RunProcess:
         if self._timed_out:
             return Status.TIMEOUT, f"not done after {self._timeout_seconds:g} seconds"
         if code == SERVER_DIED:
-            return Status.KILLED, "lost: nobody knows how it ended, for the server that started it had died"
+            return Status.KILLED, "lost: its exit status is unknown, because the server that started it died"
         if code >= 0:
             return Status.FAILED, f"ended by itself with exit code {code}"
         name = signal.Signals(-code).name if -code in set(signal.Signals) else "unknown"

@@ -1,4 +1,4 @@
-"""A tape whose calls may be rows of a table: a kernel and its slots. Rows next to each other are one call."""
+"""A tape whose calls may be rows of a table: a kernel and its slots. Adjacent rows are executed in one call."""
 
 from __future__ import annotations
 
