@@ -52,7 +52,10 @@ COMPILED = {
 }
 """Pages whose Python blocks are only compiled, and what they lack."""
 FIRST = {
-    "docs/claims.md": [f"normexp sweep article/{stem}.yaml --out results/article" for stem in ("6.2", "6.3")],
+    "docs/claims.md": [
+        f"normexp sweep article/{stem}.yaml --out results/article"
+        for stem in ("6.2", "6.3", "factors-no-norm", "factors-post")
+    ],
     "docs/figures.md": ["normexp sweep configs/depth.yaml", "normexp sweep configs/lr_scan.yaml"],
     "docs/inside.md": ["normexp sweep configs/lr_scan.yaml"],
     "docs/compare.md": ["normexp sweep rates.yaml"],

@@ -11,6 +11,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +34,8 @@ CALLS = {
     "collapse": f"collapse {' '.join('--' + key.replace('=', ' ') for key in SMALL.split())} --steps 3",
     "report": "report results/tiny --figures",
     "explain": "explain RUN",
+    "factors": "factors results/tiny",
+    "init": "init NEW",
     "repro": "repro RUN",
     "bench": f"bench --shapes 4x8 --threads 1 --rounds 3 --steps 1 {SMALL}",
     "convert": "convert RUN new.safetensors --to rms --force",
@@ -46,7 +49,7 @@ CALLS = {
     "export": "export results/tiny --to markdown --out new.md --force",
     "probe": f"probe {SMALL} --seeds 1",
 }
-"""A short call of each command that needs arguments; RUN is the id of a stored run with its weights."""
+"""A short call of commands that need arguments. RUN is the id of a stored run with its weights, NEW a new folder."""
 COMMANDS = {name: CALLS.get(name, name) for name, _ in app.commands()}
 NO_CACHE: dict[str, str | None] = dict.fromkeys(("MPLCONFIGDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"))
 """Unset the variables for cache folders, which the test process sets for its children."""
@@ -94,7 +97,8 @@ def shell(
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a command in bash with a changed environment."""
     runs = sorted(path.name for path in folder.glob("results/tiny/runs/*"))
-    words = [runs[0] if word == "RUN" else word for word in shlex.split(arguments)]
+    meant = {"RUN": runs[0] if runs else "", "NEW": tempfile.mkdtemp(dir=folder)}
+    words = [meant.get(word, word) for word in shlex.split(arguments)]
     env = {key: value for key, value in (os.environ | environment).items() if value is not None}
     return subprocess.run(
         ["bash", "-c", f"{PROGRAM} {shlex.join(words)} {behind}"], cwd=folder, env=env, capture_output=True, timeout=600
