@@ -51,6 +51,7 @@ COMMANDS = (
     "list",
     "report results/one --figures",
     "explain RUN_ID",
+    "factors results/one",
     "repro RUN_ID",
     "compare one --along norm=ln,none",
     "plot results/one --kind curves --format pdf",
