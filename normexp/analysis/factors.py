@@ -137,7 +137,7 @@ def _combination(side: Side, values: Mapping[str, Value], pairs: Sequence[Pair],
 
 
 def table(side: Side, event: Happened) -> TextTable:
-    """Return the effects of a sweep as a table, with one sentence per factor below it."""
+    """Return the effects of a sweep as a table, with a row per key and pair of its values."""
     every, labels = effects(side, event), Labels(side.values)
     rows = tuple(
         (

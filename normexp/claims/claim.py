@@ -158,8 +158,7 @@ class Claim:
     A sweep claim uses the points of `sweeps` (stems of files) that match `where`, separately for each of its settings
     (labels of the sweeps). `elsewhere` holds further conditions by name, each with its changes to `where`. Every cell
     that the check compares needs `seeds` done runs; a calculation runs with as many seeds. `expected` is the verdict of
-    the last full run, or None if there was none or if it depends on the machine. `why` says why a claim is not
-    checkable.
+    the last full run, or None if there was none or if it depends on the machine.
     """
 
     id: str

@@ -15,7 +15,7 @@ from normexp.analysis import frames
 from normexp.analysis.cells import cells, summarize, twins
 from normexp.analysis.conclusions import conclusion
 from normexp.analysis.tables import TextTable, cell_text, joined_text, pivot, reference_losses
-from normexp.claims.claim import Claim, ClaimFile, Kind, Verdict, Weight, Word
+from normexp.claims.claim import Claim, ClaimFile, Decision, Kind, Verdict, Weight, Word
 from normexp.claims.evidence import QUICK_SCALE, Evidence, plans
 from normexp.claims.files import called, folder_of
 from normexp.claims.verdict_text import KINDS, measured, quoted, remarks, totals, totals_by_kind, unexpected
@@ -102,6 +102,12 @@ def _evidence(verdict: Verdict) -> str:
     return f"Stated: {claim.stated}.{text} Measured in {runs}: {measured(verdict)}. Claim {claim.id}.{more}"
 
 
+def _is_refuted_as_stated(verdict: Verdict) -> bool:
+    """Whether the settings of the claim refute it, whatever the conditions in `elsewhere` say."""
+    own = [finding for finding in verdict.findings if finding.setting in verdict.claim.settings]
+    return all(finding.decision is Decision.REFUTED for finding in own)
+
+
 def _predicate(verdict: Verdict) -> str:
     several = len(verdict.claim.settings) > 1
     if verdict.word is Word.HOLDS:
@@ -112,6 +118,8 @@ def _predicate(verdict: Verdict) -> str:
         return f"holds only {listed([name or 'in its only setting' for name in verdict.when])}"
     if verdict.word is Word.REFUTED:
         return "is refuted in every setting" if several else "is refuted"
+    if verdict.claim.kind is Kind.SWEEP and _is_refuted_as_stated(verdict):
+        return "is refuted as stated, and undecided under other conditions"
     return "is neither shown nor refuted"
 
 

@@ -22,7 +22,7 @@ from claimpages import (
     sheet,
 )
 
-from normexp.claims.claim import Expected, Kind, Word, judge
+from normexp.claims.claim import Decision, Expected, Kind, Word, judge
 from normexp.config import grid
 from normexp.config.plan import Plan
 from normexp.records.outcome import RULES
@@ -125,6 +125,15 @@ def test_what_holds_in_none_of_its_own_settings_is_told_so() -> None:
     assert held.word is Word.HOLDS_WHEN
     (lead,) = claims_report.findings_list([held]).leads
     assert lead.endswith("does not hold as stated, but holds as written at lr 1e-2.")
+
+
+@pytest.mark.parametrize(("own", "says"), [(REFUTED, "is refuted as stated"), (UNDECIDED, "is neither shown")])
+def test_settings_that_refute_a_claim_are_told_apart_from_other_conditions(own: Decision, says: str) -> None:
+    verdict = by_runs("stated", REFUTED, own)
+    finding = replace(verdict.findings[0], decision=UNDECIDED, setting="as written at lr 1e-2")
+    undecided = judge(verdict.claim, [*verdict.findings, finding])
+    assert undecided.word is Word.INCONCLUSIVE
+    assert says in claims_report.findings_list([undecided]).leads[0]
 
 
 def test_what_a_label_fixes_beside_the_settings_is_told() -> None:
