@@ -55,6 +55,7 @@ def test_no_recomputed_weight_exceeds_1(keys: str) -> None:
         assert weights.max() < 1 + 1e-6
 
 
+@pytest.mark.slow
 def test_the_first_gradient_of_40_layers_without_a_norm_overflows_in_the_fused_backward_pass_only() -> None:
     exact, formula_s = (network.first_gradient(40, 0, name)[0] for name in ("exact", "formula"))
     assert formula_s == pytest.approx(exact, rel=0.1)
